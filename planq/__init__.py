@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        # The module is made of NumPy, which importing planq does not import.
+        # The module needs NumPy, which `import planq` must not import.
         if name == "codebooks":
             import importlib
 
@@ -128,7 +128,7 @@ __all__ = [
     "operators",
     "qparams",
 ]
-# A family lists its own names, so a new operator changes nothing here.
+# Each family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += group.__all__

@@ -1,6 +1,6 @@
-"""``python -m planq``: the command line, and where a C or C++ program finds the library.
+"""``python -m planq``: the command line, and the paths that C and C++ programs build with.
 
-``--cmake-dir``, ``--include-dir`` and ``--library`` print a path each. They need nothing but planq.
+``--cmake-dir``, ``--include-dir`` and ``--library`` each print a path. They need no extra package.
 """
 
 from __future__ import annotations

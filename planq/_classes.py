@@ -1,4 +1,4 @@
-"""Which Python classes are an operator's. Filled by :func:`planq.registry.register`."""
+"""The Python classes of each operator. :func:`planq.registry.register` fills the table."""
 
 from __future__ import annotations
 

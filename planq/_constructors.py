@@ -1,6 +1,6 @@
-"""Constructors that answer a name which they do not know with the nearest that they do.
+"""Constructors that answer an unknown keyword with the nearest known one.
 
-A dataclass makes its own ``__init__``, which raises TypeError and suggests nothing.
+The ``__init__`` that a dataclass generates raises a TypeError without a suggestion.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from planq.errors import ArgumentError, DescriptorError, as_field
 
 
 def tie_fields(made: type[Any], whose: str, table: Iterable[tuple[Any, ...]]) -> None:
-    """Ties a class to the native table of its fields; names that are no fields it then refuses.
+    """Compares a class with the native table of its fields, and makes it refuse unknown keywords.
 
     Raises:
-        TypeError: Names, order, requiredness or defaults differ.
+        TypeError: Names or order of fields differ, or which are required, or defaults.
     """
     declared = [
         (item.name, "required" if item.default is MISSING else f"default {item.default!s}")
@@ -70,10 +70,10 @@ def __init__(self, *, {parameters}, **unknown):
 
 
 def name_unknown_operands(args: type[Any], operator: str) -> None:
-    """Lets a class of operands say so where it is given another one.
+    """Makes a class of args refuse unknown operands by name.
 
-    Args are made for every call, so theirs is an ``__init__`` of its own: one that calls another
-    would take half as long again. It is compiled when the first of them are made.
+    Args are made for every call, so their ``__init__`` is generated: one that wraps another would
+    take one and a half times as long. It is compiled when the first args are made.
     """
     plain = args.__init__
     if hasattr(plain, "__wrapped__"):  # registered before

@@ -1,4 +1,4 @@
-"""What a misspelt word may have meant."""
+"""Suggestions for misspelt words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What people call the types.
+# Other common names of element types.
 _ALIASES = {
     "bf16": "bfloat16",
     "fp16": "float16",
@@ -28,11 +28,11 @@ _MOST = 3
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """Returns the end of a message that names the nearest choices; nothing where none is near.
+    """Returns the end of a message that names the nearest choices; empty if none is near.
 
     Args:
-        word: What came.
-        choices: What would have been right.
+        word: The value that was given.
+        choices: The values that are allowed.
     """
     if not isinstance(word, str) or not 0 < len(word) <= 40:
         return ""

@@ -1,7 +1,7 @@
-"""One CSV line per event under ``PLANQ_VERBOSE=select,run``, written before the launch.
+"""Logs one CSV line per event under ``PLANQ_VERBOSE=select,run``, before the launch.
 
 Lines go to ``logging.getLogger("planq")``: ``planq,<event>,<sku>,<device>,<descriptor as JSON>``.
-Off, it costs a comparison in ``select`` and nothing in ``run``.
+When off, it costs a comparison in ``select`` and nothing in ``run``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _log(event: str, plan: Plan) -> None:
 
 
 def log_select(plan: Plan) -> None:
-    """Reports a selection when it was asked for."""
+    """Logs a selection, if ``select`` events are on."""
     if "select" in _EVENTS:
         _log("select", plan)
 

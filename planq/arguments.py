@@ -1,4 +1,4 @@
-"""What arguments may be, in one place, for type checkers. Nothing here imports an array library."""
+"""The types that arguments may have, for type checkers; it imports no array library."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ class NamedDType(Protocol):
 
     @property
     def name(self) -> str:
-        """Such as ``float32``."""
+        """The name, such as ``float32``."""
 
 
 class TorchDType(Protocol):
-    """A dtype of torch, whose text is its name."""
+    """A dtype of torch. Its name is the text of ``str``, such as ``torch.float32``."""
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether its numbers are."""
+        """Whether it is a floating-point type."""
 
 
 DTypeLike: TypeAlias = "DType | str | type[Any] | NamedDType | TorchDType | None"
-"""What names a dtype: a member of DType, its name, a torch or a NumPy / ml_dtypes dtype, its class;
-None where there is a default."""
+"""Whatever names a dtype: a member of DType, its name, a dtype of torch, NumPy or ml_dtypes, or a
+scalar class such as ``np.int8``; None for a default."""
 
 DTypeField: TypeAlias = Any
-"""A dtype field of a dataclass: it is given as DTypeLike and holds the member of DType, or None
-where there is none. A type checker knows no field of a dataclass with two types."""
+"""A dtype field of a dataclass. It is given as DTypeLike, and holds a member of DType or None. Type
+checkers cannot express that a field is given as one type and holds another."""
 
 EnumerationField: TypeAlias = Any
-"""A field of a dataclass likewise: given as a member of an enumeration, its name, or None where the
-other fields decide, it holds the member."""
+"""An enumeration field of a dataclass. It is given as a member, its name, or None if the other
+fields decide, and holds a member."""
 
 Shape: TypeAlias = tuple[Any, ...]
-"""Extents in elements, integers or Dims: any sequence is taken, and the attribute holds the tuple.
-Who gave no Dim may count with what is read."""
+"""Extents in elements, integers or Dims. Any sequence is taken, and the attribute holds a tuple. It
+is typed as Any, so that extents that are no Dims can be used as integers."""
 
 
 class DLPackTensor(Protocol):
-    """A tensor of torch, NumPy, CuPy, JAX: memory that is lent by DLPack."""
+    """A tensor of torch, NumPy, CuPy or JAX, whose memory is shared by DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
         """A capsule."""
@@ -76,17 +76,17 @@ RawTensor: TypeAlias = "tuple[int, tuple[int, ...], tuple[int, ...] | None, Any,
 """(pointer, shape, strides in elements or None, dtype, ``"host"`` or ``"cuda:0"``)"""
 
 Tensor: TypeAlias = "DLPackTensor | CudaArray | HostArray | Buffer | RawTensor"
-"""An operand: memory that the caller owns. What its plan expects of it, ``can_implement`` says."""
+"""An operand: memory that the caller owns. ``can_implement`` says whether a plan takes it."""
 
 Scalar: TypeAlias = "Tensor | SupportsIndex | SupportsFloat"
 """An operand of one number: the number itself, or an element in memory."""
 
 
 class CudaStreamObject(Protocol):
-    """A stream of torch, CuPy, cuda.core: it answers (version, handle)."""
+    """A stream of torch, CuPy or cuda.core, with ``__cuda_stream__``."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """The handle is a ``cudaStream_t`` as an integer."""
+        """(version, handle); the handle is a ``cudaStream_t`` as an integer."""
 
 
 class TorchStream(Protocol):

@@ -1,17 +1,16 @@
 """Codebooks: the values that the codes of the codebook operators stand for, as NumPy arrays.
 
 A code is an index into one of these tables. The maps (:func:`dynamic`, :func:`linear`,
-:func:`normal`, :func:`fp8`, :func:`quantile`) ascend and may be given to any operator of the
-family, as its ``codebook`` operand; ``planq.Codebook.GIVEN`` takes 2 to 256 values, 16 where two
-codes share a byte. The 4-bit tables (:func:`nf4`, :func:`fp4`, :func:`int4`, :func:`af4`) and
-``dynamic()`` are also compiled in under their names; the functions say what is in them. Of these,
-:func:`fp4`, :func:`int4` and :func:`af4` do not ascend: quantizing takes them by name alone, and
-dequantizing also as a ``codebook``.
+:func:`normal`, :func:`fp8`, :func:`quantile`) ascend. They may be given to any operator of the
+family as its ``codebook`` operand, with ``planq.Codebook.GIVEN``: 2 to 256 values, at most 16 for
+4-bit codes. The 4-bit tables (:func:`nf4`, :func:`fp4`, :func:`int4`, :func:`af4`) and
+``dynamic()`` are also compiled in, and chosen by name. :func:`fp4`, :func:`int4` and :func:`af4` do
+not ascend: quantizing takes them by name alone, dequantizing also as a ``codebook``.
 
-They are the maps of bitsandbytes without its padding: a map of ``total_bits`` has at most
-``2 ** total_bits`` entries, where bitsandbytes fills the rest of 256 with zeros. So indices of maps
-below 8 bits differ from bitsandbytes', and values do not. Files carry their own map
-(:class:`planq.QuantState`), and each is read with the one that it carries.
+They are the maps of bitsandbytes without its padding. A map of ``total_bits`` has at most
+``2 ** total_bits`` entries here; bitsandbytes adds zeros up to 256 entries. So below 8 bits, the
+codes differ from those of bitsandbytes, and the values do not. A file holds its own map
+(:class:`planq.QuantState`), and is read with that one.
 """
 
 from __future__ import annotations
@@ -60,19 +59,21 @@ def dynamic(signed: bool = True, max_exponent_bits: int = 7, total_bits: int = 8
         So -1 is not in the map: the lowest value of the default is -0.99296875.
 
     Exactness:
-        Edges of the cells are ``fl(start + step * i)`` below the middle and ``fl(end - step * i')``
-        above it, each rounded once, as a fused multiply-add does; middles and products are float32.
+        The edges of cells are ``fl(start + step * i)`` in the lower half of the range and
+        ``fl(end - step * j)`` in the upper half, with ``j`` counted from the end. Each is rounded
+        once, as by a fused multiply-add. Middles and products are float32.
         These are the bits of ``bitsandbytes.functional.create_dynamic_map`` where PyTorch's
         ``linspace`` fuses (x86 with AVX2 or AVX-512). Where it does not, up to a sixth of
         bitsandbytes' own values lie 1 or 2 units in the last place beside these.
 
     Args:
         signed: Whether the map has negative values.
-        max_exponent_bits: Decades; the smallest cells are those of ``10^-max_exponent_bits``.
+        max_exponent_bits: The number of decades; the lowest begins at ``10^-max_exponent_bits``.
         total_bits: 2 to 8: the map has ``2 ** total_bits`` values.
 
     Returns:
-        The values, ascending. bitsandbytes adds zeros up to 256, which are left out here.
+        The values in float32, ascending, of shape ``(2 ** total_bits,)``. bitsandbytes adds zeros
+        up to 256, which are left out here.
 
     Raises:
         ArgumentError: ``total_bits`` outside of 2 to 8; ``max_exponent_bits`` outside of 1 to
@@ -103,18 +104,18 @@ def linear(signed: bool = True, total_bits: int = 8, add_zero: bool = True) -> V
         and zero is exact; without ``add_zero``, ``2^total_bits`` values, among them no zero.
 
     Exactness:
-        As in :func:`dynamic`: each value is rounded once. Signed maps are antisymmetric to the bit.
+        As in :func:`dynamic`, each value is rounded once. Signed maps are antisymmetric to the bit.
 
-        Three things differ from ``bitsandbytes.functional.create_linear_map``, which has the same
-        bits elsewhere. The middle of its signed maps is what rounding leaves (3.7e-9 with 8 bits),
-        and 0 here. Its maps below 8 bits have their padding inside, and the unsigned and most of
-        the signed ones do not ascend, so that a search loses its way; here they ascend. And below
-        8 bits it adds zeros also without ``add_zero``; here it does not.
+        The bits are those of ``bitsandbytes.functional.create_linear_map``, but for three things.
+        The middle of its signed maps is a rounding error (3.7e-9 with 8 bits); here it is 0. Its
+        maps below 8 bits have their padding zeros inside; so the unsigned and most of the signed
+        ones do not ascend, and a search goes wrong. Here they ascend. Below 8 bits, it adds zeros
+        even without ``add_zero``; here ``add_zero`` decides.
 
     Args:
         signed: Whether the map has negative values.
         total_bits: 2 to 8: the map has ``2 ** total_bits`` values.
-        add_zero: Signed only, as an unsigned map begins with 0: whether zero is exact.
+        add_zero: Whether a signed map has an exact 0; an unsigned map always begins with 0.
 
     Returns:
         The values, ascending.
@@ -136,7 +137,7 @@ def linear(signed: bool = True, total_bits: int = 8, add_zero: bool = True) -> V
 
 
 def normal(offset: float = 0.9677083, use_extra_value: bool = True) -> Values:
-    """The normal map: values that normally distributed numbers take equally often.
+    """The normal map: codes that normally distributed numbers use about equally often.
 
     Formula:
         With Φ⁻¹ the inverse of the standard normal distribution function: ``Φ⁻¹(p)`` for 8
@@ -178,8 +179,8 @@ def fp8(
 ) -> Values:
     """A map of floating point numbers with few bits, divided by the largest.
 
-    Not an OCP or IEEE format: subnormal numbers are four times smaller than theirs, which leaves a
-    gap below the smallest normal one, and there is neither NaN nor infinity. For codes of
+    This is not an OCP or IEEE format. Its subnormal numbers are four times smaller than theirs,
+    which leaves a gap below the smallest normal number. It has neither NaN nor infinity. For
     float8_e4m3fn and float8_e5m2 use the affine operators.
 
     Formula:
@@ -197,16 +198,17 @@ def fp8(
         twice, and both are +0 here; bitsandbytes' second one is -0.
 
     Args:
-        signed: Whether the map has negative values, for which one bit is the sign.
-        exponent_bits: 1 to 7.
-        precision_bits: Of the fraction; 0 and up.
-        total_bits: 2 to 8, and the sum of all; the map has ``2 ** total_bits`` values.
+        signed: Whether the map has negative values; one bit is then the sign.
+        exponent_bits: Bits of the exponent, 1 to 7.
+        precision_bits: Bits of the fraction, 0 to 7.
+        total_bits: 2 to 8; the sum of sign, exponent and fraction bits. The map has
+            ``2 ** total_bits`` values.
 
     Returns:
         The values, ascending. bitsandbytes adds zeros up to 256, which are left out here.
 
     Raises:
-        ArgumentError: Bits outside of these ranges, or that do not add up.
+        ArgumentError: Bits outside of these ranges, or with another sum than ``total_bits``.
 
     Source:
         bitsandbytes ``create_fp8_map``.
@@ -228,7 +230,7 @@ def fp8(
 
 
 def quantile(values: Any, total_bits: int = 8) -> Values:
-    """A map of a tensor's own quantiles, which its elements take about equally often.
+    """A map of a tensor's own quantiles, whose codes its elements use about equally often.
 
     Formula:
         With ``k = 2^total_bits - 1`` and the ``n`` elements sorted: element number
@@ -252,7 +254,8 @@ def quantile(values: Any, total_bits: int = 8) -> Values:
         The values, ascending; all zero for a tensor of zeros.
 
     Raises:
-        ArgumentError: ``total_bits`` outside of 2 to 8; values that are none, or not finite.
+        ArgumentError: ``total_bits`` outside of 2 to 8; no values, or a value that is no finite
+            number.
 
     Source:
         bitsandbytes ``create_quantile_map`` and ``estimate_quantiles``; Dettmers et al., "8-bit
@@ -293,8 +296,8 @@ def fp4() -> Values:
 
     Formula:
         Magnitudes of the codes 0 to 7: 0, 1/16, 8, 12, 4, 6, 2 and 3, divided by 12; codes 8 to 15
-        are their negatives, -0 first. The order does not ascend: as a GIVEN codebook it has to be
-        sorted.
+        are their negatives, -0 first. The values do not ascend. To quantize with them as a GIVEN
+        codebook, sort them first.
 
     Exactness:
         One float32 division each: the bits of bitsandbytes' table, whose code 8 is +0, and of what
@@ -315,8 +318,8 @@ def int4() -> Values:
         the codes 7 and 8 (which is -0); planq writes 7.
 
     Exactness:
-        One float32 division each. ``get_4bit_type("int4")`` means the same; it raises in
-        bitsandbytes 0.50, and no kernel of bitsandbytes has this type.
+        One float32 division each. ``get_4bit_type("int4")`` describes the same values, but raises
+        in bitsandbytes 0.50. No kernel of bitsandbytes has this type.
 
     Source:
         bitsandbytes ``get_4bit_type("int4")``.
@@ -329,8 +332,8 @@ def af4() -> Values:
     """The 4-bit AbnormalFloat for blocks of 64, in the order of its codes, which descends.
 
     Formula:
-        The published values for a block size of 64, from 1 down to -1. Other block sizes have
-        values of their own, which are in neither library.
+        The published values for a block size of 64, from 1 down to -1. Other block sizes have other
+        values, which neither planq nor bitsandbytes has.
 
     Exactness:
         The bits of bitsandbytes' table; no kernel of bitsandbytes has this type.
@@ -345,19 +348,19 @@ def af4() -> Values:
 
 
 def validate(values: Any, *, decode_only: bool = False) -> Values:
-    """A codebook of your own, checked for what the operators expect of ``codebook``.
+    """Checks a codebook of your own for what operators require of the operand ``codebook``.
 
-    The operators read it where it lies, and cannot check it without waiting for the device. Checked
-    are, in this order: numbers on the host, one axis, 2 to 256 values, each finite in float32, and
-    unless ``decode_only`` that none is below the one before it. The sign of a zero, equal
-    neighbours and the largest magnitude are not checked; 4-bit codes take 16 values at most.
+    The operators read the operand in device memory, and cannot check it without waiting for the
+    device. The checks are, in this order: numbers on the host; one axis; 2 to 256 values; each
+    finite in float32; and, unless ``decode_only``, none below the one before it. Not checked are
+    the sign of zeros, equal neighbours, the largest magnitude, and the limit of 16 values for 4-bit
+    codes.
 
-    Quantizing searches the values, and would take wrong codes of a table that does not ascend.
-    Dequantizing takes any order. So :func:`fp4`, :func:`int4` and :func:`af4`, which are in the
-    order of their codes, pass with ``decode_only``, and sorted without it (as another codebook,
-    with other codes); what the other functions make passes either way. To quantize to these
-    three, name them: ``planq.Codebook.FP4``. What is refused for its order, and is one of them, is
-    told so.
+    Quantizing searches the values, and finds wrong codes in a table that does not ascend.
+    Dequantizing takes any order. So :func:`fp4`, :func:`int4` and :func:`af4`, which do not ascend,
+    pass only with ``decode_only``. Sorted, they pass without it, but are other codebooks with other
+    codes. To quantize with these three, name them, as ``planq.Codebook.FP4``; the error for one of
+    them says so.
 
     Args:
         values: 2 to 256 finite numbers in one axis; read on the host.
@@ -367,7 +370,7 @@ def validate(values: Any, *, decode_only: bool = False) -> Values:
         The values in float32, in the same order, as an array of their own.
 
     Raises:
-        ArgumentError: Something else, with ``operand`` ``"codebook"``.
+        ArgumentError: A check failed; its ``operand`` is ``"codebook"``.
     """
     array = _numbers("codebook", values)
     if array.ndim != 1:
@@ -397,7 +400,7 @@ def _order_hint(table: Values) -> str:
 
 
 def _steps(start: float, end: float, count: int) -> Values:
-    """``count`` values in equal steps, each rounded once: the sums are exact in float64."""
+    """``count`` values in equal steps, each rounded to float32 once: float64 sums are exact."""
     first, last = np.float32(start), np.float32(end)
     step = float((last - first) / np.float32(count - 1))
     i = np.arange(count)
@@ -406,7 +409,7 @@ def _steps(start: float, end: float, count: int) -> Values:
 
 
 def _middles(cells: int) -> Values:
-    """The middles of equal cells of [0.1, 1]."""
+    """The middles of ``cells`` equal cells of [0.1, 1]."""
     edges = _steps(0.1, 1, cells + 1)
     return (edges[:-1] + edges[1:]) / np.float32(2)
 
@@ -419,7 +422,7 @@ def _integer(name: str, value: int, lowest: int, highest: int) -> int:
 
 
 def _numbers(operand: str, values: Any) -> npt.NDArray[np.float64]:
-    """The values in float64, which holds them all; the types of ml_dtypes are of the kind V."""
+    """The values in float64, which holds all types exactly; types of ml_dtypes have kind V."""
     try:
         array = np.asarray(values)
         if array.dtype.kind in "fiuV":

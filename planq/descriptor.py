@@ -1,4 +1,4 @@
-"""Descriptors: what an operation is, before anything is known of where it runs."""
+"""Descriptors: what an operation is, independent of where it runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class OperandSpec:
     Attributes:
         name: The field of the operator's args.
         role: Whether it is read, written, or updated in place.
-        dtype: The logical element type.
+        dtype: The logical element type, for instance int4.
         shape: The shape in storage elements (two 4-bit codes share a byte of the last axis); a
-            :class:`Dim` where the extent is known at ``run``.
-        storage: The element type that memory holds, by name.
+            :class:`Dim` for an extent that is only known at ``run``.
+        storage: The name of the element type in memory, for instance uint8 for int4.
         optional: Whether it may be None.
-        kind: A tensor, a list of tensors, or a scalar: a number, or an element in memory.
-        shapes: Of a list, the shape of each member.
+        kind: A tensor, a list of tensors, or a scalar (a number, or one element in memory).
+        shapes: For a list, the shape of each member; otherwise empty.
     """
 
     name: str
@@ -51,7 +51,7 @@ class OperandSpec:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes where nothing lies between its elements."""
+        """Its size in bytes if it is contiguous, with every :class:`Dim` at its largest."""
         shapes = self.shapes if self.kind is OperandKind.LIST else (self.extents,)
         return sum(map(math.prod, shapes)) * _STORAGE_BYTES[self.storage]
 
@@ -60,20 +60,19 @@ class OperandSpec:
 class Descriptor:
     """Base of all descriptors: checked and resolved when it is made, immutable afterwards.
 
-    Fields that were left None hold the operator's default, so that descriptors which mean the same
-    are equal and hash alike.
+    A field that was given as None holds the operator's default. So descriptors that mean the same
+    are equal and have the same hash.
 
     Raises:
-        DescriptorError: A field asks for something that has no meaning, or is none of the
-            operator's.
+        DescriptorError: A field has a value that is not allowed, or the operator has no such field.
     """
 
     operator: ClassVar[str]
     _native: _core.Descriptor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Every attribute is parsed by the kind that the native field table gives it, and set to its
-        # resolved value.
+        # The native field table says how each attribute is parsed. Each is set to its resolved
+        # value.
         _core.resolve_descriptor(self)
 
     def operands(self) -> dict[str, OperandSpec]:
@@ -94,7 +93,7 @@ class Descriptor:
         }
 
     def dims(self) -> tuple[Dim, ...]:
-        """The extents that are known at ``run``, each once, in the order of the fields."""
+        """The extents that are only known at ``run``, each once, in the order of the fields."""
         found: dict[str, Dim] = {}
         for item in fields(self):
             value = getattr(self, item.name) if item.init else ()
@@ -129,7 +128,7 @@ class Descriptor:
         """Makes the descriptor that :meth:`to_json` wrote.
 
         Raises:
-            DescriptorError: The text is no JSON, or not a descriptor.
+            DescriptorError: The text is not JSON, or not a descriptor.
         """
         try:
             values = _core.parse_json(text)

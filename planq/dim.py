@@ -13,16 +13,16 @@ from planq import _core
 class Dim:
     """An extent of a shape that is read from the operands at ``run``: ``Dim("m", max=16384)``.
 
-    Any axis of a shape but the last may have one. All extents of one name are the same extent. At
-    least one operand of every call has to have it: a call that leaves all of those out is refused
-    with :class:`planq.ArgumentError`.
+    Any axis of a shape but the last may be one. All extents of one name are equal. At least one
+    operand of a call has to have the extent. If all of these are optional and left out, the call is
+    refused with :class:`planq.ArgumentError`.
 
     Attributes:
         name: An identifier of at most 31 bytes in UTF-8.
-        max: The largest extent that may come, at least 1; at ``run`` it is 0 to ``max``.
+        max: The largest extent, at least 1; the actual extent at ``run`` is 0 to ``max``.
 
     Raises:
-        DescriptorError: The name is no identifier, or the maximum no positive integer of 64 bits.
+        DescriptorError: The name is no identifier, or the maximum is no positive 64-bit integer.
     """
 
     name: str

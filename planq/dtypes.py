@@ -1,8 +1,8 @@
-"""Element types, and the vocabularies that descriptors of several families are written in.
+"""Element types, and the enumerations that descriptors of several families use.
 
 Every member's value is its lower-case name: the form that JSON, messages and the native layer use.
 The native layer defines the same names (src/core/dtype.h, vocabulary.h) and refuses to be imported
-with others. A family has its own words in its ``vocabulary.py``.
+with others. Enumerations of one family are in its ``vocabulary.py``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from planq import _core
 
 VOCABULARIES: Final[dict[str, type[enum.Enum]]] = {}
-"""What a field may be a member of, by its name. The native layer looks here."""
+"""The enumerations that a field may be a member of, by name. The native layer reads this table."""
 
 
 class Vocabulary(enum.StrEnum):
-    """A closed set of words. Every subclass is one of VOCABULARIES."""
+    """An enumeration of descriptors. Every subclass is listed in VOCABULARIES."""
 
     def __init_subclass__(cls) -> None:
         """Lists the subclass."""
@@ -28,9 +28,9 @@ class Vocabulary(enum.StrEnum):
 class DType(Vocabulary):
     """An element type.
 
-    ``INT4``, ``UINT4`` and ``FLOAT4_E2M1FN`` are stored two a byte; descriptors speak of logical
-    elements. No operator takes the formats of microscaling (``FLOAT8_E8M0FNU``, ``FLOAT6_*``,
-    ``FLOAT4_E2M1FN``) yet. ``BOOL`` is for scalars: a byte that is 0 or not.
+    ``INT4``, ``UINT4`` and ``FLOAT4_E2M1FN`` are stored two a byte; shapes in descriptors count
+    logical elements. No operator takes the microscaling formats (``FLOAT8_E8M0FNU``, ``FLOAT6_*``,
+    ``FLOAT4_E2M1FN``). ``BOOL`` is for scalars: one byte, true if it is not 0.
     """
 
     FLOAT16 = "float16"
@@ -69,7 +69,7 @@ class DType(Vocabulary):
 def name_of_dtype(value: object) -> str:
     """The plain name behind ``torch.int8``, ``np.int8`` or ``np.dtype("int8")``."""
     if isinstance(value, type):
-        return "bool" if value.__name__ == "bool_" else value.__name__  # as NumPy 1 calls it
+        return "bool" if value.__name__ == "bool_" else value.__name__  # NumPy 1 says bool_
     name = getattr(value, "name", None)
     if isinstance(name, str):
         return name
@@ -86,7 +86,7 @@ class Mode(Vocabulary):
 
 
 class Quotient(Vocabulary):
-    """How an element is divided by its scale; codes near ties follow it.
+    """How an element is divided by its scale; it decides codes near ties.
 
     ``DIVIDE``: one true IEEE division ``fl(x / s)`` (ONNX, fp8 casts of scaled values).
     ``RECIPROCAL``: ``fl(x * fl(1 / s))`` (torch fake-quantize, torchao, baracuda).
@@ -121,15 +121,17 @@ class NibbleOrder(Vocabulary):
 
 
 class Convention(Vocabulary):
-    """Whose formulas make scales and codes, or give products their scales.
+    """Which library's formulas make scales and codes, or apply scales to products.
 
-    ``PLANQ``: docs/numerics/affine.md, sections 2 to 4, and linear.md. ``COMPRESSED_TENSORS``:
-    symmetric, ``scale = max|x| / ((q_max - q_min) / 2)`` over all codes of the type, in the input's
-    own type; the epsilon of that type in place of a scale of 0. ``GGML``: the blocks Q8_0 (int8)
-    and Q4_0 (int4) of GGUF files. ``BITSANDBYTES``, ``BARACUDA``: in which order and with which
-    factors the sums of a product take their scales. ``DEEPSPEED``, ``DEEPSPEED_INTX``: groups with
-    2^b levels and a stored multiplier, or 2^b - 1 and a stored divisor; ``DEEPSPEED`` also names
-    its fake quantization. docs/numerics/group.md has both.
+    ``PLANQ``: docs/numerics/affine.md, sections 2 to 4, and linear.md.
+    ``COMPRESSED_TENSORS``: symmetric, ``scale = max|x| / ((q_max - q_min) / 2)`` over all codes of
+    the type, computed in the input's type; a scale of 0 becomes the epsilon of that type.
+    ``GGML``: the blocks Q8_0 (int8) and Q4_0 (int4) of GGUF files.
+    ``BITSANDBYTES``, ``BARACUDA``: the order and the factors by which scales are applied to the
+    sums of a product.
+    ``DEEPSPEED``: groups with 2^b levels and a stored multiplier; also its fake quantization.
+    ``DEEPSPEED_INTX``: groups with 2^b - 1 levels and a stored divisor. docs/numerics/group.md has
+    both.
     """
 
     PLANQ = "planq"
@@ -144,9 +146,10 @@ class Convention(Vocabulary):
 class Rounding(Vocabulary):
     """How a real value becomes a code.
 
-    ``NEAREST_EVEN``: to the nearest, ties to even. ``STOCHASTIC``: up or down, with the mean of the
-    value, by random numbers of Philox4x32-10 of a seed and the element's index. ``NONE``: nothing
-    rounds. ``NEAREST_AWAY``, ``NEAREST_UP``: to the nearest, ties away from zero, or up.
+    ``NEAREST_EVEN``: to nearest, ties to even. ``STOCHASTIC``: up or down at random, so that the
+    expected value is the value itself; random numbers are Philox4x32-10 of a seed and the element's
+    index. ``NONE``: nothing is rounded. ``NEAREST_AWAY``, ``NEAREST_UP``: to nearest, ties away
+    from zero, or up.
     """
 
     NEAREST_EVEN = "nearest_even"
@@ -164,7 +167,7 @@ class Backend(Vocabulary):
 
 
 class Role(Vocabulary):
-    """What becomes of an operand. ``INOUT``: it is read, and updated in place."""
+    """Whether an operand is read or written. ``INOUT``: it is updated in place."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -172,7 +175,7 @@ class Role(Vocabulary):
 
 
 class OperandKind(Vocabulary):
-    """What an operand is. ``LIST``: of tensors. ``SCALAR``: a number, or an element in memory."""
+    """What an operand is. ``LIST``: several tensors. ``SCALAR``: a number, or one in memory."""
 
     TENSOR = "tensor"
     LIST = "list"
@@ -198,9 +201,11 @@ class MathPrecision(Vocabulary):
 
 
 class Determinism(enum.IntEnum):
-    """How far equal inputs give equal bits; each rung includes the ones below it.
+    """When equal inputs give equal bits; each level includes those below it.
 
-    ``BIT_EXACT`` is the host backend's bits on every GPU, for every launch shape and thread count.
+    ``NOT_GUARANTEED``: no promise. ``RUN_TO_RUN``: in all runs of one plan on one GPU.
+    ``GPU_TO_GPU``: on every supported GPU. ``BIT_EXACT``: the bits of the host backend, on every
+    GPU, for every launch shape and thread count.
     """
 
     NOT_GUARANTEED = 0

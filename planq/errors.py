@@ -1,6 +1,6 @@
 """Every error that planq raises, with what a program may want to read from it.
 
-A message says which thing, what was expected, what came and what to do about it.
+A message says which value is wrong, what was expected, what was given and what to do about it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LONGEST_SHOWN = 1000
 
 
 def shown(value: object) -> str:
-    """A value as a message has it: bounded, and always text, whatever somebody put there."""
+    """A value as text for a message: of bounded length, and printable even if its repr fails."""
     try:
         text = repr(value)
-    except Exception:  # more digits than Python prints, lists too deep, a class of anybody's
+    except Exception:  # huge integers, deep nesting, or a __repr__ that raises
         name = type(value).__name__
         return f"{'an' if name[0] in 'aeiou' else 'a'} {name} that cannot be printed"
     if len(text) > _LONGEST_SHOWN:
@@ -31,7 +31,7 @@ def shown(value: object) -> str:
 
 
 def as_field(key: object) -> str:
-    """The key of anybody's dictionary as the field of an error."""
+    """A dictionary key, which may be any object, as the field of an error."""
     return key if isinstance(key, str) and key and key.isprintable() else shown(key)
 
 
@@ -42,7 +42,7 @@ class PlanqError(Exception):
 
 
 class DescriptorError(PlanqError, ValueError):
-    """A descriptor asks for something that has no meaning. ``field`` names where."""
+    """A descriptor's field has a value that is not allowed; ``field`` names it."""
 
     code = "descriptor"
 
@@ -54,7 +54,7 @@ class DescriptorError(PlanqError, ValueError):
 class NoKernelError(PlanqError, NotImplementedError):
     """No kernel of the registry takes the descriptor under the preference.
 
-    ``selection`` says of every kernel why not; the message prints the same table.
+    ``selection`` has the reason for every kernel; the message prints the same table.
     """
 
     code = "no_kernel"
@@ -65,7 +65,7 @@ class NoKernelError(PlanqError, NotImplementedError):
 
 
 class ArgumentError(PlanqError, ValueError):
-    """An operand is not what the plan was made for. Nothing was launched or written."""
+    """An operand or argument is not what is expected. Nothing was launched or written."""
 
     code = "argument"
 
@@ -78,7 +78,7 @@ class ArgumentError(PlanqError, ValueError):
 
 
 class WorkspaceError(PlanqError, ValueError):
-    """The workspace is missing, too small, misaligned or elsewhere. Sizes are in bytes."""
+    """The workspace is missing, too small, misaligned or on another device. Sizes are in bytes."""
 
     code = "workspace"
 
@@ -90,7 +90,7 @@ class WorkspaceError(PlanqError, ValueError):
 
 
 class StreamError(PlanqError, ValueError):
-    """The stream is none, or belongs to another device than the plan."""
+    """The argument is no stream, or the stream is of another device than the plan."""
 
     code = "stream"
 
@@ -98,7 +98,7 @@ class StreamError(PlanqError, ValueError):
 class PlanMismatchError(PlanqError, RuntimeError):
     """A stored plan is not what this build selects now.
 
-    ``differences`` has each part that differs, as ``(stored, now)``; it is empty where there is
+    ``differences`` has each part that differs, as ``(stored, now)``. It is empty if there is
     nothing to compare: the text is no plan, or no kernel is selected.
     """
 
@@ -112,7 +112,7 @@ class PlanMismatchError(PlanqError, RuntimeError):
 
 
 class CudaError(PlanqError, RuntimeError):
-    """The CUDA runtime refused. ``cuda_code`` and ``cuda_name`` are its own."""
+    """A CUDA call failed. ``cuda_code`` and ``cuda_name`` are those of CUDA."""
 
     code = "cuda"
 

@@ -1,7 +1,7 @@
-"""Where plans run on bytes of the host: in its own memory, or on a GPU through cuda.core.
+"""Runs plans on operands in host memory: on the host, or on a GPU through cuda.core.
 
-This is for programs that hold operands as bytes and want them computed somewhere: the command line,
-checkpoints and the audit. It copies, waits and measures, as no plan does by itself.
+This is for programs that hold operands as bytes: the command line, checkpoints and the audit. It
+copies, waits for the device and measures time, which plans never do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from planq.errors import PlanqError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Only under this rung are the bits the same on every device.
+# Only BIT_EXACT gives the same bits on every device.
 PREFERENCE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
 
 Bytes = npt.NDArray[np.uint8]
@@ -32,7 +32,7 @@ Tensor = tuple[int, tuple[int, ...], None, str, str]
 
 
 class DeviceError(PlanqError):
-    """There is no such device, or it refuses. The message is one complete line."""
+    """There is no such device, or a call to it failed. The message is one complete line."""
 
     code = "device"
 
@@ -142,7 +142,7 @@ class CudaExecutor:
 
     @contextlib.contextmanager
     def _device_errors(self) -> Iterator[None]:
-        """Says in one line what the driver refused; its binding has no public class for that."""
+        """Turns driver errors into `DeviceError`; their binding has no public class for them."""
         try:
             yield
         except Exception as error:
@@ -185,7 +185,7 @@ def open_device(name: str) -> Executor:
 
 
 def plan_selector(executor: Executor) -> Callable[[planq.Descriptor], planq.Plan]:
-    """Returns what selects plans for a device; equal descriptors share one."""
+    """Returns a function that selects plans for a device; equal descriptors share a plan."""
     return functools.cache(lambda desc: planq.Plan.select(executor.stream, desc, PREFERENCE))
 
 
@@ -199,7 +199,7 @@ def _require_device(index: int) -> None:
 
 
 def _operands(plan: planq.Plan, extents: dict[str, int]) -> dict[str, planq.OperandSpec]:
-    """What each operand has to be in a call with these extents."""
+    """The specification of each operand in a call with these extents."""
     return {
         name: replace(
             spec,
@@ -225,7 +225,7 @@ def _args(
     pointers: dict[str, int],
     device: str,
 ) -> Any:
-    """Names memory as operands; no array library in between knows every one of the types."""
+    """Makes args from raw pointers; no array library has all of the element types."""
     tensors: dict[str, Tensor] = {
         name: (pointers[name], spec.extents, None, spec.storage, device)
         for name, spec in operands.items()
@@ -242,10 +242,11 @@ def host_workspace(nbytes: int) -> tuple[Bytes, tuple[int, int] | None]:
     """Makes a workspace in host memory.
 
     Args:
-        nbytes: What the plan asks for.
+        nbytes: The size that the plan asks for, in bytes.
 
     Returns:
-        Memory to hold on to, and the aligned part of it that the plan is given, if it wants any.
+        The memory, which the caller keeps alive, and its aligned part as (pointer, bytes) for the
+        plan; the latter is None if ``nbytes`` is 0.
     """
     scratch = np.empty(nbytes + planq.WORKSPACE_ALIGNMENT, np.uint8)
     start = _pointer(scratch)

@@ -11,23 +11,23 @@ from planq.dtypes import Determinism, DType, MathPrecision, Rounding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBound:
-    """The error of sums that are added in another order than the host backend's.
+    """The error bound of sums that are added in another order than the host backend's.
 
-    ``|y - exact| <= (constant + per_term * terms) * epsilon * sum(|a| |b|)``, and one more rounding
-    of the result where ``output_rounding``. In that sum, factors below ``least_factor``, zeros
-    among them, count as ``least_factor``; what is added to the products, such as a bias, counts as
-    a product by 1; scales multiply it as they multiply ``exact``. It has to be smaller than 2^127:
-    of sums that may leave float32 on the way, there is no promise.
+    ``|y - exact| <= (constant + per_term * terms) * epsilon * sum(|a| |b|)``. With
+    ``output_rounding``, the result may be off by one more rounding. In ``sum(|a| |b|)``, a factor
+    below ``least_factor``, 0 too, counts as ``least_factor``. What is added to the products, such
+    as a bias, counts as a product with 1. Scales multiply the sum as they multiply ``exact``. The
+    bound holds only if the sum is smaller than 2^127; larger sums may overflow float32 on the way.
 
     Attributes:
-        constant: Roundings that every sum has, in units of ``epsilon``.
-        per_term: Roundings that each term adds.
-        terms: How many terms a sum of this plan has; None where no descriptor is given, as in a
-            list of kernels.
-        epsilon: The distance of 1 to the next number of the accumulator.
-        least_factor: 0 where every factor counts as what it is. Tensor cores align products by the
-            exponents of their factors, of which a subnormal number has that of the smallest normal
-            one.
+        constant: Roundings of every sum, in units of ``epsilon``.
+        per_term: Roundings that each term adds, in units of ``epsilon``.
+        terms: How many terms a sum of this plan has; None without a descriptor, as in a list of
+            kernels.
+        epsilon: The distance from 1 to the next number of the accumulator.
+        least_factor: The least magnitude that a factor counts as; 0 if every factor counts as it
+            is. Tensor cores align products by the exponents of their factors, and give a subnormal
+            number the exponent of the smallest normal one.
         output_rounding: Whether the result is rounded to a narrower type at the end.
     """
 
@@ -43,7 +43,7 @@ class ErrorBound:
         """The bound as a multiple of ``sum(|a| |b|)``, without the rounding of the output.
 
         Raises:
-            ValueError: There is no descriptor that would tell the number of terms.
+            ValueError: The number of terms is unknown, as there is no descriptor.
         """
         if self.terms is None:
             raise ValueError("the number of terms follows from a descriptor; ask a plan")
@@ -54,21 +54,21 @@ class ErrorBound:
 class PrecisionGuarantee:
     """What a kernel of the registry promises; every kernel is tested against it.
 
-    A plan has the promise of its kernel for its descriptor. That of a kernel alone, as the registry
-    lists it, is what a descriptor takes from or changes: ``batch_invariant`` is False of a plan
-    where rows share something, as a measured range, and an optimizer may round stochastically.
+    A plan's guarantee is that of its kernel for its descriptor. The guarantee of a kernel alone, as
+    the registry lists it, may differ. For instance, ``batch_invariant`` is False for a plan whose
+    rows share a measured range, and an optimizer's plan may round stochastically.
 
     Attributes:
-        determinism: How far equal inputs give equal bits.
-        math: What multiplications and divisions are done in.
-        accumulator: What sums and ranges are kept in.
+        determinism: When equal inputs give equal bits.
+        math: The type in which multiplications and divisions are done.
+        accumulator: The type of sums and ranges.
         rounding: How a real value becomes a code.
-        max_ulp: Largest error against the host backend in units in the last place; 0 when
-            ``BIT_EXACT``, None where a unit in the last place says nothing.
-        error_bound: How far sums in another order can be from the exact ones; None when ``max_ulp``
+        max_ulp: The largest difference from the host backend, in units in the last place; 0 for
+            ``BIT_EXACT``, None where such a unit is no useful measure.
+        error_bound: How far sums in another order can be from the exact ones; None if ``max_ulp``
             is 0.
-        batch_invariant: A row's result does not depend on the rows beside it.
-        basis: The mechanism behind the promise, in a line.
+        batch_invariant: Whether a row's result does not depend on the rows beside it.
+        basis: The mechanism behind the promise, in one line.
     """
 
     determinism: Determinism
@@ -114,16 +114,15 @@ class PrecisionGuarantee:
         )
 
 
-# By SKU and by what a descriptor may decide of a kernel's promise.
+# By SKU, and by the fields of a guarantee that a descriptor may change.
 _MADE: Final[dict[tuple[Any, ...], PrecisionGuarantee]] = {}
 _DECIDED: Final = ("batch_invariant", "math", "accumulator", "rounding")
 
 
 def guarantee_of(kernel: dict[str, Any]) -> PrecisionGuarantee:
-    """The promise of a kernel as the native half describes it; equal ones are made once.
+    """The guarantee of a kernel from its native description; equal ones share an object.
 
-    The number of terms is there where the native half tells it, which it does of a descriptor's
-    kernels.
+    It has the number of terms if the description has it, as for the kernels of a descriptor.
     """
     values = kernel["guarantee"]
     key = (kernel["sku"], tuple(values[name] for name in _DECIDED))
@@ -135,14 +134,14 @@ def guarantee_of(kernel: dict[str, Any]) -> PrecisionGuarantee:
 
 
 def guarantee_of_plan(plan: PlanBase) -> PrecisionGuarantee:
-    """What a plan's kernel promises of its descriptor, the number of terms included."""
+    """What a plan's kernel promises for its descriptor, with the number of terms."""
     known = _MADE.get((plan.sku, plan._decided()))
     promise = guarantee_of(plan._kernel()) if known is None else known
     return promise if promise.error_bound is None else _with_terms(promise, plan._terms)
 
 
 def _with_terms(promise: PrecisionGuarantee, terms: int | None) -> PrecisionGuarantee:
-    """The same promise with the number of terms of a descriptor, where it speaks of any."""
+    """The same guarantee with the number of terms, if it has an error bound."""
     if promise.error_bound is None or terms is None:
         return promise
     return replace(promise, error_bound=replace(promise.error_bound, terms=terms))

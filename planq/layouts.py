@@ -15,7 +15,7 @@ def buffer_shape(shape: Sequence[int], layout: Layout | str) -> tuple[int, ...]:
     """The shape of the tensor that holds a matrix in a layout, padding included.
 
     Args:
-        shape: The matrix: columns are its last axis, rows all axes before.
+        shape: The shape of the matrix: columns are the last axis, rows all axes before it.
         layout: A member of Layout, or its name.
 
     Returns:
@@ -23,9 +23,9 @@ def buffer_shape(shape: Sequence[int], layout: Layout | str) -> tuple[int, ...]:
         (ceil8(R), ceil32(C)) for COL_TURING and (ceil32(R), ceil32(C)) for COL_AMPERE.
 
     Raises:
-        DescriptorError: The shape has fewer than two axes, or the layout is none.
+        DescriptorError: The shape has fewer than two axes, or there is no such layout.
     """
-    # One place knows: the operator that writes them.
+    # The operator that writes the layouts is the single source of their shapes.
     parsed = parse_member(Layout, layout, "layout")
     desc = TransformLayoutDescriptor(shape=tuple(shape), to_layout=parsed)
     return tuple(desc.operands()["output"].shape)

@@ -1,17 +1,18 @@
-"""Tensors that page between a GPU and the host: for optimizer state and other memory that waits.
+"""Tensors that page between a GPU and the host, for optimizer state and other rarely used memory.
 
-This is the one module of planq that allocates memory, on request. A tensor made for a CUDA stream
-is managed memory of the stream's device, which moves to where it is touched and may be larger than
-the GPU's own; it takes the package ``cuda-core`` (``pip install 'planq[cuda]'``). One made for
-a host stream is plain memory. Either is an operand of plans, and others take it by DLPack::
+This is the only module of planq that allocates memory, on request. A tensor made for a CUDA stream
+is managed memory of the stream's device: its pages move to where they are touched, and it may be
+larger than the GPU's memory. It needs the package ``cuda-core`` (``pip install 'planq[cuda]'``). A
+tensor made for a host stream is plain memory. Plans take both as operands, and other libraries take
+them by DLPack::
 
     state = planq.memory.zeros(stream, (4096, 4096), "float32")
     state.prefetch(stream)                      # ahead of the launch that will touch it
     plan.run(stream, None, planq.FillArgs(output=state, value=1.0))
     torch.from_dlpack(state)                    # the same memory, on cuda:0
 
-Managed memory beyond what a GPU has free moves at every touch, which can slow all of it down beyond
-measure.
+If managed memory exceeds what the GPU has free, pages move back and forth at every use. That can be
+slower by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Memory(Protocol):
 
     @property
     def cuda(self) -> int | None:
-        """The device that they belong to, or the host."""
+        """The index of the CUDA device that they belong to; None for the host."""
 
     def prefetch(self, stream: _core.CudaStream | None, place: Place) -> None:
         """Moves the pages, in the order of the stream."""
@@ -66,7 +67,7 @@ class _Memory(Protocol):
 
 
 class _HostMemory:
-    """Pages of the process, which are 0; they are where they are."""
+    """Zeroed pages of the process, which never move."""
 
     cuda: Final = None
 
@@ -75,18 +76,18 @@ class _HostMemory:
         self.pointer = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
 
     def prefetch(self, stream: _core.CudaStream | None, place: Place) -> None:
-        """Nothing moves."""
+        """Does nothing: host pages do not move."""
 
     def advise(
         self, read_mostly: bool | None, preferred: Place | None, mapped: bool | None
     ) -> None:
-        """Nothing is to be told."""
+        """Does nothing: host pages take no advice."""
 
 
 class _ManagedMemory:
-    """Managed memory of a device, which cuda.core moves and gives advice for.
+    """Managed memory of a device; cuda.core prefetches it and sets advice.
 
-    The driver allocates it: cuda.core's own comes from pools, and those take no advice.
+    It is allocated by the driver API: memory of cuda.core's pools takes no advice.
     """
 
     def __init__(self, device: int, nbytes: int) -> None:
@@ -118,7 +119,7 @@ class _ManagedMemory:
     def advise(
         self, read_mostly: bool | None, preferred: Place | None, mapped: bool | None
     ) -> None:
-        """Each by the property that cuda.core has for it."""
+        """Sets each piece of advice by cuda.core's property for it."""
         with _on_device(self.cuda) as (_, own):
             if read_mostly is not None:
                 self._buffer.read_mostly = read_mostly
@@ -129,10 +130,10 @@ class _ManagedMemory:
 
 
 class HostView:
-    """The memory of a :class:`PagedTensor` as the host reads it; it keeps the memory alive.
+    """The memory of a :class:`PagedTensor` as host memory; it keeps the memory alive.
 
-    The host and the GPU see managed memory at one address, so who reads here waits first for the
-    streams that write there.
+    Host and GPU use managed memory at the same address. So wait for the streams that write there
+    before you read here.
     """
 
     __slots__ = ("_tensor",)
@@ -150,11 +151,10 @@ class HostView:
 
 
 class PagedTensor:
-    """C-contiguous memory that a device and the host share; freed with the last that refers to it.
+    """C-contiguous memory that a device and the host share; freed with the last reference.
 
-    Capsules refer to it, too, and so do tensors of other libraries that were made of them, and
-    launches that are bound to it. Who drops the last of them waits first for the streams that still
-    use the memory.
+    DLPack capsules, tensors that other libraries made of them, and bound launches are references
+    too. Before you drop the last one, wait for the streams that still use the memory.
 
     Attributes:
         shape: Extents in elements.
@@ -181,11 +181,11 @@ class PagedTensor:
         return int(math.prod(self.shape) * _BYTES[self.dtype])
 
     def prefetch(self, stream: StreamLike, to: Place | str = Place.DEVICE) -> None:
-        """Moves the memory ahead of its use, in the order of the stream. Plain memory stays.
+        """Enqueues a move of the memory ahead of its use. Plain memory stays.
 
         Args:
             stream: A stream of the tensor's device.
-            to: Where to.
+            to: Where the pages go.
 
         Raises:
             StreamError: The stream is of another device.
@@ -204,28 +204,28 @@ class PagedTensor:
         """Tells the driver how the memory will be used. Plain memory takes no advice.
 
         Args:
-            read_mostly: Whether each side may keep a copy of pages until somebody writes.
-            preferred: Where pages stay while they can.
-            mapped: Whether the device keeps seeing pages that are elsewhere, without a fault.
-                What is None is left as it is.
+            read_mostly: Whether host and device may both keep copies of pages until one writes.
+            preferred: Where pages stay if possible.
+            mapped: Whether the device keeps a mapping of pages that are elsewhere, so that it can
+                access them without a page fault. Advice that is None is left as it is.
         """
         place = None if preferred is None else parse_member(Place, preferred, "preferred")
         self._memory.advise(read_mostly, place, mapped)
 
     def on_host(self) -> HostView:
-        """The same memory for the host's eyes: ``numpy.from_dlpack(state.on_host())``."""
+        """The same memory as host memory: ``numpy.from_dlpack(state.on_host())``."""
         return HostView(self)
 
     def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **asked: Any) -> Any:
-        """A capsule of memory of the device. Managed memory is called CUDA memory there.
+        """A capsule of device memory. Managed memory is declared as CUDA memory.
 
-        torch and others take no memory that says it is managed. No stream has work on the memory
-        that a capsule would have to wait for: whoever wrote there knows on which.
+        torch and others refuse memory that is declared as managed. The capsule does not wait for
+        any stream: the caller knows which streams write to the memory.
         """
         return self._lend(self._memory.cuda, max_version, asked)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's number of the device."""
+        """DLPack's (device type, index)."""
         return (1, 0) if self._memory.cuda is None else (2, self._memory.cuda)
 
     def __repr__(self) -> str:
@@ -246,13 +246,14 @@ def empty(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTe
     """Allocates a tensor for the device of a stream; what it holds is undefined.
 
     Args:
-        stream: Tells the device; nothing is enqueued on it.
+        stream: A stream of the device to allocate for; nothing is enqueued on it.
         shape: Extents, of at most 8 axes.
-        dtype: A type with bytes of its own. 4-bit codes are ``uint8``, two a byte.
+        dtype: A type of whole bytes. 4-bit codes are ``uint8``, two a byte.
 
     Raises:
-        DescriptorError: The shape or the type is none.
-        PlanqError: CUDA, without the package cuda-core or without so much memory.
+        DescriptorError: The shape or the type is invalid.
+        PlanqError: For a CUDA stream: the package cuda-core is missing, or there is not enough
+            memory.
     """
     parsed = DType.parse(dtype)
     if parsed not in _BYTES:
@@ -268,7 +269,7 @@ def empty(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTe
 
 
 def zeros(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
-    """The same with every element 0, which is written in the order of the stream."""
+    """As :func:`empty`, with every element 0; on CUDA, the fill is enqueued on the stream."""
     from planq.ops.memory.fill import FillArgs, FillDescriptor, FillPlan
 
     made = empty(stream, shape, dtype)
@@ -280,13 +281,13 @@ def zeros(stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTe
 
 
 class PagePool:
-    """Paged tensors that are fetched together, such as the state of an optimizer.
+    """Paged tensors that are prefetched together, such as the state of an optimizer.
 
-    The pool refers to its tensors weakly: they are freed as soon as nobody else has them.
+    The pool has weak references to its tensors: they are freed when nothing else refers to them.
 
     Args:
-        smallest: Elements from which on :meth:`takes` says yes; smaller tensors are better left to
-            the allocator of their library. 100,000 as in bitsandbytes.
+        smallest: The fewest elements for which :meth:`takes` is true. Smaller tensors are better
+            left to the allocator of their library. 100,000 as in bitsandbytes.
     """
 
     def __init__(self, smallest: int = 100_000) -> None:
@@ -294,7 +295,7 @@ class PagePool:
         self._tensors: list[weakref.ref[PagedTensor]] = []
 
     def takes(self, shape: Sequence[int]) -> bool:
-        """Whether a tensor is worth paging."""
+        """Whether a tensor of this shape is large enough to be worth paging."""
         return math.prod(shape) >= self.smallest
 
     def empty(self, stream: StreamLike, shape: Sequence[int], dtype: DTypeLike) -> PagedTensor:
@@ -308,8 +309,8 @@ class PagePool:
     def prefetch_all(self, stream: StreamLike, to: Place | str = Place.DEVICE) -> None:
         """Moves every tensor of the stream's device, the last one first.
 
-        Where not all of them fit, those are there in the end that were made first, which a step
-        over the tensors in their order touches first.
+        If not all of them fit, the ones that were made first are on the device in the end. A loop
+        over the tensors in their order touches these first.
         """
         named = _core.cuda_stream_of(stream)
         device = "host" if named is None else f"cuda:{named.device}"
@@ -318,7 +319,7 @@ class PagePool:
                 tensor.prefetch(stream, to)
 
     def __iter__(self) -> Iterator[PagedTensor]:
-        """The tensors that there still are, in the order in which they were made."""
+        """The tensors that still exist, in the order in which they were made."""
         return iter([tensor for held in self._tensors if (tensor := held()) is not None])
 
     def __len__(self) -> int:
@@ -356,7 +357,7 @@ def _free(device: int, pointer: int) -> None:
 
 @contextlib.contextmanager
 def _on_device(device: int) -> Iterator[tuple[Any, Any]]:
-    """cuda.core and the device, which is the thread's current one meanwhile."""
+    """Yields cuda.core and the device, which is the thread's current device inside the block."""
     core = _cuda_core()
     before, own = core.Device(), core.Device(device)
     own.set_current()

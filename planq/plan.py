@@ -1,4 +1,4 @@
-"""Plans: an operation, the kernel that runs it, and everything it promises beforehand."""
+"""Plans: an operation, the kernel that runs it, and what the kernel promises."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class Status:
 class Plan(_core.PlanBase):
     """A selected kernel for one descriptor on one device. Immutable, and safe to share by threads.
 
-    Made by :meth:`select`. ``run(stream, workspace, args)`` validates the operands and enqueues the
-    operation: it allocates nothing, waits for nothing and reads nothing back, so it can be captured
-    in a CUDA graph. The stream is any stream of the plan's device; a host stream has finished when
-    ``run`` returns. The workspace is None when :meth:`workspace_size` is 0, else a byte tensor or
-    ``(pointer, bytes)`` on the plan's device, aligned to ``planq.WORKSPACE_ALIGNMENT``; what it
-    holds means nothing before or after.
+    :meth:`select` makes it. ``run(stream, workspace, args)`` validates the operands and enqueues
+    the operation. It allocates nothing, waits for nothing and reads nothing back, so it can be
+    captured in a CUDA graph. The stream is any stream of the plan's device. On a host stream, the
+    work is done when ``run`` returns. The workspace is None when :meth:`workspace_size` is 0, else
+    a byte tensor or ``(pointer, bytes)`` on the plan's device, aligned to
+    ``planq.WORKSPACE_ALIGNMENT``. Its content is undefined before and after.
 
     Raises (from ``run``):
         ArgumentError: An operand is not what the descriptor says; nothing was launched.
-        WorkspaceError: The workspace is missing, too small, misaligned or elsewhere.
-        StreamError: The stream is none, or another device's.
+        WorkspaceError: The workspace is missing, too small, misaligned or on another device.
+        StreamError: It is no stream, or a stream of another device.
         CudaError: The launch failed.
     """
 
     __slots__ = ("_descriptor", "_preference", "_promise")
 
-    # In-place operands of which nothing is read, so that memory with any contents will do.
+    # INOUT operands that are never read: `empty_outputs` may allocate them too.
     _written_over: ClassVar[frozenset[str]] = frozenset()
 
     _promise: PrecisionGuarantee
@@ -91,22 +91,22 @@ class Plan(_core.PlanBase):
     ) -> Self:
         """Chooses and prepares the kernel for a descriptor.
 
-        A pure function of the descriptor, the preference, the stream's device and this build. What
-        is costly happens here: attributes, module load, launch geometry.
+        The choice depends only on the descriptor, the preference, the stream's device and this
+        build. Costly work happens here: kernel attributes, module loading, launch geometry.
 
         Args:
             stream: ``planq.HOST``, a host stream, or any CUDA stream object; only its device
                 matters.
             desc: What to compute.
-            pref: What to insist on.
+            pref: Requirements on the kernel; None for the defaults of :class:`PlanPreference`.
 
         Returns:
             A plan of the operator's own class.
 
         Raises:
-            NoKernelError: No kernel qualifies; the message says of each why.
-            StreamError: The stream is none.
-            DescriptorError: The descriptor is another operator's than this class plans.
+            NoKernelError: No kernel qualifies; the message has the reason for each.
+            StreamError: ``stream`` is no stream.
+            DescriptorError: The descriptor is of another operator than this class.
         """
         preference = checked_preference(desc, pref)
         found = classes_of(desc.operator).plan
@@ -133,7 +133,7 @@ class Plan(_core.PlanBase):
 
     @property
     def preference(self) -> PlanPreference:
-        """What the selection insisted on."""
+        """The requirements that the kernel was selected under."""
         return self._preference
 
     @property
@@ -154,8 +154,8 @@ class Plan(_core.PlanBase):
         """Bytes of workspace that ``run`` needs; 0 means that it takes None.
 
         Args:
-            **extents: Of a plan with dims, each by its name, as in ``workspace_size(m=7)``: the
-                bytes for exactly these. Without them the bytes suffice for every extent.
+            **extents: The extents of the plan's dims, by name, as in ``workspace_size(m=7)``; the
+                result is for exactly these. Without them, the result suffices for all extents.
 
         Raises:
             DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
@@ -164,10 +164,10 @@ class Plan(_core.PlanBase):
         return self._workspace_size(extents)
 
     def bodies(self, **extents: int) -> tuple[Body, ...]:
-        """The kernels that keep the promise of the plan's SKU, in the order of preference.
+        """The kernels (bodies) of the plan's SKU, the preferred ones first.
 
-        They give the same bits. Which one runs follows from the extents of a call, or from where
-        operands lie: a bound launch has its name as ``launch.body``.
+        They give the same bits. The extents of a call, or the addresses of operands, decide which
+        one runs. A bound launch has its name as ``launch.body``.
 
         Args:
             **extents: As :meth:`workspace_size` takes them; without them the largest.
@@ -181,13 +181,13 @@ class Plan(_core.PlanBase):
     def empty_outputs(self, library: Any, *, device: Any = None, **extents: int) -> dict[str, Any]:
         """Outputs of the right shapes and types, allocated by an array library, not filled.
 
-        Optional outputs are among them, and the ``output`` of ``fill`` and ``arange``: its role is
-        INOUT, as they write over a tensor in place, but nothing of it is read. Other operands that
-        are updated in place are not: what they hold before ``run`` counts, so bring your own.
+        They include optional outputs, and the ``output`` of ``fill`` and ``arange``: its role is
+        INOUT, but it is never read. Other operands that are updated in place are not included,
+        since their content before ``run`` matters.
 
         Args:
             library: ``torch`` or ``numpy``, or a module with their ``empty`` and dtype names.
-            device: Where to; None for libraries that know no devices, as NumPy.
+            device: The library's device; None for libraries without devices, such as NumPy.
             **extents: Each dim of the plan by its name, as in ``empty_outputs(torch, m=7)``.
 
         Returns:
@@ -196,10 +196,10 @@ class Plan(_core.PlanBase):
         Raises:
             DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
             TypeError: Some dims of the plan are missing, or a name is none of theirs; or the
-                library has no dtype of a name that an output needs, as NumPy has no bfloat16.
+                library lacks a dtype that an output needs, as NumPy lacks bfloat16.
         """
         if extents:
-            self._workspace_size(extents)  # the same faults
+            self._workspace_size(extents)  # raises for wrong extents
         places = {} if device is None else {"device": device}
         outputs = {}
         for name, spec in self._descriptor.operands().items():
@@ -214,11 +214,11 @@ class Plan(_core.PlanBase):
         Args:
             library: As :meth:`empty_outputs` takes it.
             device: Likewise.
-            **extents: Likewise; without them as many bytes as the largest ask for.
+            **extents: Likewise; without them the workspace suffices for all extents.
 
         Returns:
             ``workspace_size(**extents)`` bytes at an address that is a multiple of
-            ``planq.WORKSPACE_ALIGNMENT``; None: the plan needs none.
+            ``planq.WORKSPACE_ALIGNMENT``; None if the plan needs none.
 
         Raises:
             DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
@@ -237,13 +237,13 @@ class Plan(_core.PlanBase):
         return self._promise
 
     def bind(self, workspace: object, args: object) -> _core.Launch:
-        """Validates operands and workspace once and keeps them; ``launch(stream)`` is one call.
+        """Validates operands and workspace once, and keeps them; ``launch(stream)`` then runs.
 
         ``launch.body`` names the kernel that runs, one of :meth:`bodies`.
 
         Raises:
             ArgumentError: An operand is not what the descriptor says.
-            WorkspaceError: The workspace is missing, too small, misaligned or elsewhere.
+            WorkspaceError: The workspace is missing, too small, misaligned or on another device.
         """
         launch: _core.Launch = self._bind(workspace, args)
         return launch
@@ -268,7 +268,7 @@ class Plan(_core.PlanBase):
         Raises:
             PlanMismatchError: The text is no plan, or this build and device select or promise
                 something else; the message lists every difference.
-            DescriptorError: The recorded descriptor has no meaning in this build.
+            DescriptorError: This build refuses the recorded descriptor.
         """
         desc, pref = _stored(text)
         try:
@@ -282,16 +282,17 @@ class Plan(_core.PlanBase):
 def foresee(
     desc: Descriptor, pref: PlanPreference | None, device: DeviceFacts | StreamLike | str
 ) -> dict[str, Any]:
-    """What :meth:`Plan.to_dict` has of the plan that a device gets, present or not.
+    """What :meth:`Plan.to_dict` returns for the plan of a device, which need not be present.
 
     Args:
         desc: What to compute.
-        pref: What to insist on.
+        pref: Requirements on the kernel.
         device: As :func:`planq.explain` takes it.
 
     Raises:
         NoKernelError: No kernel qualifies.
-        DescriptorError: The device is unknown; or there is no descriptor, or no preference.
+        DescriptorError: The device is unknown; or ``desc`` is no descriptor, or ``pref`` no
+            preference.
     """
     preference = checked_preference(desc, pref)
     values: dict[str, Any] | None = _core.foresee(
@@ -303,11 +304,11 @@ def foresee(
 
 
 def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[str, Any]:
-    """Compares a stored plan with what a device would get, as :meth:`Plan.from_json` does on it.
+    """As :meth:`Plan.from_json`, for a device that need not be present; returns the new plan.
 
     Raises:
-        PlanMismatchError: As of :meth:`Plan.from_json`.
-        DescriptorError: As there; or the device is unknown.
+        PlanMismatchError: As :meth:`Plan.from_json`.
+        DescriptorError: As :meth:`Plan.from_json`; or the device is unknown.
     """
     desc, pref = _stored(text)
     try:
@@ -319,14 +320,14 @@ def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[s
 
 
 def _compare(stored: str, current: str) -> None:
-    """Raises PlanMismatchError with every part in which two plans differ, if any does."""
+    """Raises PlanMismatchError with every difference of two plans, if there is any."""
     message, differences = _core.compare_stored(stored, current)
     if differences:
         raise PlanMismatchError(message, differences)
 
 
 def _address_of(array: Any) -> int:
-    """Of the first byte of what torch or NumPy made, or a library with one of their interfaces."""
+    """The address of an array of torch, NumPy, or a library with one of their interfaces."""
     if hasattr(array, "data_ptr"):
         return int(array.data_ptr())
     on_gpu = getattr(array, "__cuda_array_interface__", None)
@@ -334,7 +335,7 @@ def _address_of(array: Any) -> int:
 
 
 def _stored(text: str) -> tuple[Descriptor, PlanPreference]:
-    """What a stored plan says: the descriptor and the preference."""
+    """The descriptor and the preference of a stored plan."""
     try:
         stored = _core.read_stored(text)
     except ValueError as error:
@@ -352,7 +353,7 @@ def _known_shape(name: str, spec: OperandSpec, extents: dict[str, int]) -> tuple
 
 
 def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
-    """A library's own dtype; bytes where it has no fp8, which planq takes for it."""
+    """A library's own dtype; uint8 if it has no fp8, as planq takes fp8 as bytes too."""
     names = [spec.storage]
     if spec.storage.startswith("float8"):
         names.append("uint8")

@@ -1,4 +1,4 @@
-"""What a caller insists on when a plan is selected."""
+"""What a caller requires of the kernel when a plan is selected."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from planq.dtypes import Backend, Determinism
 class PlanPreference:
     """Each field that is set removes candidates; none of them is a hint.
 
-    The native table has the fields too, and says how each is read; this class is compared with it
-    when it is made.
+    The native table lists the same fields and says how each is parsed. On import, this class is
+    compared with it.
 
     Attributes:
-        determinism: The lowest rung that a kernel may guarantee.
-        batch_invariant: Only kernels whose result of a row does not depend on the rows beside it.
+        determinism: The least determinism that a kernel may guarantee.
+        batch_invariant: Only kernels whose result for a row does not depend on the rows beside it.
         max_ulp: Only kernels that guarantee at most this error against the host backend.
         max_workspace_bytes: Only kernels that need at most this much workspace, in bytes.
         backend: Only kernels of this backend; None leaves it to the stream.
         sku: Only kernels of this SKU; an unknown or rejected one is a ``NoKernelError``.
-        body: Only the kernel of this name among those of a SKU, for tests and for tuning; likewise.
+        body: Only the body (kernel of a SKU) of this name, for tests and tuning; likewise.
 
     Raises:
-        DescriptorError: A field holds what it cannot mean.
+        DescriptorError: A field has a value that is not allowed.
     """
 
     determinism: Determinism = Determinism.RUN_TO_RUN
@@ -41,7 +41,7 @@ class PlanPreference:
     _native: _core.Preference = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Every attribute is parsed by the kind that the native field table gives it.
+        # The native field table says how each attribute is parsed.
         _core.resolve_preference(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class PlanPreference:
         """Reads what :meth:`to_dict` writes.
 
         Raises:
-            DescriptorError: An unknown field, or one that holds what it cannot mean.
+            DescriptorError: A field is unknown, or has a value that is not allowed.
         """
         _core.check_preference(values)
         return cls(**values)

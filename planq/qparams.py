@@ -1,4 +1,4 @@
-"""Scale and zero point of ranges that are known before a run: calibration, on the host."""
+"""Scales and zero points of ranges that are known before a run, for calibration, on the host."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ def qparams(
     nonfinite: NonFinite = NonFinite.PROPAGATE,
     include_zero: bool = True,
 ) -> QParams:
-    """Scale and zero point of ranges, on the host: for calibration.
+    """Computes scale and zero point of ranges, on the host: for calibration.
 
-    A range is quantized as a segment of two elements, by the host kernel of
-    :class:`DynamicRangeQuantizeDescriptor`, so the bits are those of every kernel for a segment
-    with these extremes.
+    The host kernel of :class:`DynamicRangeQuantizeDescriptor` quantizes each range as a segment of
+    two elements. So the bits are those that every kernel gives a segment with these extremes.
 
     Formula:
         That of :class:`DynamicRangeQuantizeDescriptor` with ``lo = low``, ``hi = high`` and
@@ -52,7 +51,7 @@ def qparams(
         ``low`` and ``high`` broadcast, up to rank 7; the results have the broadcast shape.
 
     Args:
-        low: Smallest elements; for absolute maxima alone, ``-high`` or 0.
+        low: Smallest elements; ``-high`` or 0 if only absolute maxima are known.
         high: Largest elements.
         output_dtype: Element type of the codes.
         input_dtype: Element type of the tensor whose ranges these are; ranges and arithmetic are
@@ -61,12 +60,12 @@ def qparams(
         q_min: Lowest code; default as in the descriptor.
         q_max: Highest code; likewise.
         scale_dtype: Element type of the scales; default float32, float64 for float64 input.
-            bfloat16 takes the package ml_dtypes.
+            bfloat16 needs the package ml_dtypes.
         nonfinite: What a range with a NaN or an infinity becomes.
         include_zero: Asymmetric only: the range always holds 0.
 
     Raises:
-        DescriptorError: Fields that do not go together, as for the descriptor.
+        DescriptorError: Fields that do not fit together, as for the descriptor.
         ArgumentError: ``low`` above ``high``, or shapes that do not broadcast.
 
     Source:
@@ -101,7 +100,7 @@ def qparams(
 
 
 def _pairs(low: Any, high: Any, dtype: str) -> Any:
-    """Both ends along a last axis of 2."""
+    """Stacks both ends along a new last axis of 2."""
     import numpy as np
 
     ends = [np.asarray(end, dtype=dtype) for end in (low, high)]

@@ -1,4 +1,4 @@
-"""What belongs to a blockwise quantized tensor beside its codes, and bitsandbytes' layout of it."""
+"""The state of a blockwise quantized tensor (all but its codes), in bitsandbytes' layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUANT_TYPES: Final = ("nf4", "fp4", "int4", "af4")
 _JSON: Final = "JSON in a uint8 tensor"
 _FLOATS: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 _STATISTICS: Final = ("float32", "float64")
-# In bitsandbytes' order, which makes the packed form the same bytes.
+# In bitsandbytes' order, so that the packed form has the same bytes.
 _KEYS: Final = ("quant_type", "absmax", "blocksize", "quant_map", "dtype", "shape")
 _NESTED_KEYS: Final = (
     "nested_absmax",
@@ -33,7 +33,7 @@ _TENSOR_KEYS: Final = ("absmax", "quant_map", "nested_absmax", "nested_quant_map
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class QuantState:
-    """What a blockwise quantized tensor needs beside its codes, to be read by anyone.
+    """Everything that dequantizing a blockwise quantized tensor needs beside its codes.
 
     When to use:
         To keep the outputs of :class:`planq.BlockwiseQuantizeDescriptor` together, and to write
@@ -45,24 +45,24 @@ class QuantState:
         ``nested_codebook[absmax[k]] * nested_absmax[k // nested_block_size] + nested_offset``.
 
     Tensors:
-        NumPy arrays or torch tensors, all of one kind and on one device; planq looks at their
-        shapes and dtypes only. Nothing is copied or moved between devices: the dictionary of
+        NumPy arrays or torch tensors, all of one kind and on one device. planq reads only their
+        shapes and dtypes. Nothing is copied or moved between devices: the dictionary of
         :meth:`to_dict` has the state's own tensors, and the state of :meth:`from_dict` those of the
-        dictionary. ``nested_offset`` is the exception, one number that is a float in the
-        dictionary, as bitsandbytes has it; reading it from a GPU waits for that GPU.
+        dictionary. The exception is ``nested_offset``: it is a float in the dictionary, as in
+        bitsandbytes, and reading it from a GPU waits for that GPU.
 
     Attributes:
-        absmax: The largest magnitude of each block, float32 (float64 for a float64 tensor); uint8
-            codes of them where statistics are nested.
+        absmax: The largest magnitude of each block, float32 (float64 for a float64 tensor); with
+            nested statistics, uint8 codes of them.
         codebook: The values of the codes, float32: 16 with a ``quant_type``, else 2 to 256.
         block_size: Elements that share an absmax.
         dtype: Element type of the tensor that was quantized, and of what it dequantizes to.
-        shape: Shape of that tensor; None where the codes have it themselves, one byte each.
+        shape: Shape of that tensor; None if 8-bit codes have that shape themselves.
         quant_type: ``"nf4"``, ``"fp4"``, ``"int4"`` or ``"af4"``; None for 8-bit maps.
         nested_absmax: The largest magnitude of each block of ``absmax`` without its mean.
         nested_codebook: The values of the codes in ``absmax``, float32, 256 of them.
         nested_block_size: Elements of ``absmax`` that share a ``nested_absmax``.
-        nested_offset: The mean, in a tensor of one element.
+        nested_offset: The mean of all absmax, in a tensor of one element.
 
         LARGEST_JSON: The most bytes that the JSON of a packed state may have; a tensor that is
             larger is refused before it is read.
@@ -98,13 +98,13 @@ class QuantState:
         return self.nested_absmax is not None
 
     def to_dict(self, packed: bool = False) -> dict[str, Any]:
-        """The state as bitsandbytes' ``QuantState.as_dict`` has it.
+        """The state as bitsandbytes' ``QuantState.as_dict`` returns it.
 
         Args:
-            packed: Whether all values are tensors, as safetensors files need it: what is no tensor
-                becomes JSON in a uint8 tensor on the host, under ``quant_state.bitsandbytes__nf4``
-                (the ending is ``quant_type``). bitsandbytes reads it for nf4 and fp4 only, and
-                packs no state without a ``quant_type``; planq reads all of its own.
+            packed: Whether all values are tensors, as safetensors files require. Other values
+                become JSON in a uint8 tensor on the host, under ``quant_state.bitsandbytes__nf4``
+                (the ending is ``quant_type``). bitsandbytes reads packed states of nf4 and fp4
+                only, and packs none without a ``quant_type``; planq reads all that it writes.
 
         Returns:
             Keys without a prefix; put ``"<name of the weight>."`` before them in a checkpoint.
@@ -142,14 +142,13 @@ class QuantState:
         """Reads what bitsandbytes or :meth:`to_dict` wrote, packed or not.
 
         Args:
-            mapping: The keys of one tensor, which may all have the same prefix, as in
-                ``model.layers.0.weight.absmax`` and
-                ``model.layers.0.weight.quant_state.bitsandbytes__nf4``; without the codes. It is
-                not changed.
+            mapping: The state of one tensor, without the codes. All keys may have the same prefix,
+                as ``model.layers.0.weight.absmax`` and
+                ``model.layers.0.weight.quant_state.bitsandbytes__nf4``. It is not changed.
 
         Raises:
-            ArgumentError: A key that is missing, unknown or there twice, or a value that does not
-                go with the others; ``operand`` is the key.
+            ArgumentError: A key is missing, unknown or duplicate, or a value contradicts another;
+                ``operand`` is the key.
         """
         values = _flat(mapping)
         _check(values)
@@ -169,7 +168,7 @@ class QuantState:
 
 
 def _flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by plain key, those of the packed form among them."""
+    """The values by key without prefix; a packed form is unpacked."""
     if not isinstance(mapping, Mapping):
         raise ArgumentError("mapping", "a mapping", type(mapping).__name__)
     values: dict[str, Any] = {}
@@ -202,7 +201,7 @@ def _split(key: object) -> tuple[str, str]:
 
 
 def _unpacked(key: str, name: str, value: Any) -> dict[str, Any]:
-    """What the JSON in a uint8 tensor says."""
+    """The values in the JSON of a uint8 tensor."""
     content = _bytes_of(key, value)
     try:
         found = json.loads(content.decode())
@@ -220,7 +219,7 @@ def _unpacked(key: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def _bytes_of(key: str, value: Any) -> bytes:
-    """The bytes in a uint8 tensor, which is looked at before it is read."""
+    """The bytes in a uint8 tensor; its type and size are checked before it is read."""
     shape = tuple(getattr(value, "shape", ()))
     if len(shape) != 1 or _dtype_of(key, value) != "uint8":
         raise ArgumentError(key, _JSON, type(value).__name__)
@@ -265,7 +264,7 @@ def _check_codebook(values: Mapping[str, Any]) -> None:
 
 
 def _check_shape(values: Mapping[str, Any]) -> int | None:
-    """How many blocks the shape has, if there is one."""
+    """The number of blocks of the shape; None without a shape."""
     shape = values["shape"]
     if shape is None and values["quant_type"] is None:
         return None
@@ -307,12 +306,12 @@ def _check_size(key: str, size: Any) -> None:
 
 
 def _is_count(value: Any) -> bool:
-    """Whether it is an integer that a kernel can count to."""
+    """Whether it is an integer from 0 to 2^63 - 1."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _check_tensor(key: str, tensor: Any, dtypes: tuple[str, ...], count: int | None) -> None:
-    """Raises where a tensor has not one axis of `count` elements of one of the dtypes."""
+    """Raises unless a tensor has one axis of `count` elements (None: any), of one of the dtypes."""
     dtype, shape = _dtype_of(key, tensor), tuple(tensor.shape)
     wanted = "(n,)" if count is None else f"({count},)"
     if dtype not in dtypes or len(shape) != 1 or count not in (None, shape[0]):
@@ -343,12 +342,12 @@ def _number(value: Any) -> Any:
 
 
 def _is_torch(tensor: Any) -> bool:
-    torch = sys.modules.get("torch")  # it is there if anyone made a tensor
+    torch = sys.modules.get("torch")  # not imported: then no object is a torch tensor
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
 def _one(value: float, like: Any) -> Any:
-    """A tensor of one element beside another one."""
+    """A tensor of one element, of the library, dtype and device of another one."""
     if _is_torch(like):
         return like.new_full((1,), value)
     import numpy as np  # not above: importing planq does not import NumPy
@@ -357,7 +356,7 @@ def _one(value: float, like: Any) -> Any:
 
 
 def _as_bytes(text: str, like: Any) -> Any:
-    """A uint8 tensor on the host, of the kind of another one."""
+    """A uint8 tensor on the host, of the library of another one."""
     data = bytearray(text.encode())
     if _is_torch(like):
         import torch

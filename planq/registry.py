@@ -24,11 +24,16 @@ class KernelInfo:
     """A kernel of the registry and what it promises.
 
     Attributes:
-        sku: What it promises, by name; other kernels may promise the same.
-        body: Its name among those.
-        max_arch: The last architecture that it runs on; None where there is no last one.
-        constraints: What it asks of operands beyond their shapes and types.
-        dtypes: What it is compiled for, as in its SKU: mostly input and output.
+        sku: The SKU: the public name of what it promises. Several kernels may share one.
+        body: Its name among the kernels of the SKU.
+        revision: Number that is raised whenever its output bits change.
+        backend: Where it runs.
+        min_arch: The lowest compute capability that it runs on, 80 for sm_80; 0 for the host.
+        rank: Its order in selection: the lowest that qualifies is chosen.
+        guarantee: What it promises.
+        max_arch: The highest compute capability that it runs on; None if there is no limit.
+        constraints: What it requires of operands beyond their shapes and types.
+        dtypes: The types that it is compiled for, as in its SKU: mostly input and output.
     """
 
     sku: str
@@ -45,7 +50,10 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """An operator: its classes, the names of its operands and fields, its kernels."""
+    """An operator: its classes, the names of its operands and fields, and its kernels.
+
+    ``summary`` is the first line of the descriptor's docstring.
+    """
 
     name: str
     summary: str
@@ -62,15 +70,16 @@ class BuildInfo:
     """What this build was made from and for.
 
     Attributes:
-        build_id: Digest of the native sources, of both compilers and of what they were told; part
-            of every stored plan.
+        version: The version of planq.
+        build_id: Digest of the native sources, of both compilers and of their options; part of
+            every stored plan.
         source_id: Digest of the native sources alone: builds of the same sources share it.
         compiler: The C++ compiler.
-        flags: What it was told, without warnings and paths.
+        flags: Its options, without warnings and paths.
         cuda: Whether CUDA kernels are compiled in.
         cuda_version: The version of nvcc; empty without CUDA, as are the next two.
         architectures: The CUDA architectures, as CMake spells them.
-        cuda_flags: What nvcc was told.
+        cuda_flags: The options of nvcc.
     """
 
     version: str

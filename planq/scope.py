@@ -10,7 +10,7 @@ from planq import _core
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The segments of a tensor: made by the constructors below.
+    """How a tensor is divided into segments that share a scale: made by the constructors below.
 
     The parameters (scale, zero point) of a tensor of shape ``shape`` have the shape
 
@@ -24,6 +24,12 @@ class Scope:
     ========================  ======================================================
 
     Negative axes count from the last; a descriptor normalises them.
+
+    Attributes:
+        kind: The constructor's name.
+        axis: The axis of ``channel`` and ``group``.
+        size: Elements of a ``group``; columns of a ``block``.
+        rows: Rows of a ``block``.
     """
 
     kind: str
@@ -58,7 +64,7 @@ class Scope:
 
     @classmethod
     def pair(cls) -> Scope:
-        """A scale for the row times one for the column, of accumulators of a quantized product."""
+        """A scale per row times a scale per column, for accumulators of a quantized product."""
         return cls("pair")
 
     def __str__(self) -> str:
@@ -70,7 +76,7 @@ class Scope:
         return f"{self.kind}({arguments.get(self.kind, '')})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The scope as plain JSON values; only what its kind has."""
+        """The scope as plain JSON values, with only the attributes of its kind."""
         values: dict[str, Any] = {"kind": self.kind}
         if self.kind in ("channel", "group"):
             values["axis"] = self.axis

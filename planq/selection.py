@@ -18,12 +18,16 @@ from planq.preference import PlanPreference
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What selection knows of a device: plain numbers, so any GPU can be asked about anywhere.
+    """What selection knows of a device: plain numbers, so selection works without the device.
 
     Attributes:
+        name: The device's name.
         backend: Host or CUDA.
+        index: The CUDA device's ordinal.
         arch: Compute capability times ten (90 for 9.0); 0 on the host.
-        shared_memory_per_block: Opt-in maximum, in bytes.
+        multiprocessors: The number of multiprocessors.
+        shared_memory_per_block: The opt-in maximum of shared memory per block, in bytes.
+        l2_bytes: The size of the L2 cache, in bytes.
     """
 
     name: str
@@ -60,13 +64,14 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """One of the kernels that keep the promise of a plan's SKU: they differ in speed alone.
+    """One of the kernels of a plan's SKU. They give the same bits and differ in speed.
 
     Attributes:
-        chosen: Whether it is what runs.
-        reason: Why it cannot; empty for the chosen one and for those that come after it.
-        workspace: Bytes that it would need, where it takes the operands.
-        constraints: What it asks of operands beyond their shapes and types.
+        name: Its name among the kernels of the SKU.
+        chosen: Whether it is the one that runs.
+        reason: Why it cannot run; empty for the chosen one and for less preferred ones.
+        workspace: Bytes that it would need, if it takes the operands.
+        constraints: What it requires of operands beyond their shapes and types.
     """
 
     name: str
@@ -81,14 +86,19 @@ class Candidate:
     """One kernel of the registry in a selection.
 
     Attributes:
-        sku: What the kernel promises, by name; other kernels may promise the same.
-        body: Its name among those.
-        reason: Why the kernel was rejected; empty for the chosen one and for accepted ones that a
-            better-ranked one beat.
-        reason_kind: What kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
-        workspace: Bytes that the kernel would need, where it takes the descriptor.
-        constraints: What the kernel asks of operands beyond their shapes and types.
-        dtypes: What the kernel is compiled for, as in its SKU: mostly input and output.
+        sku: The SKU: the public name of what the kernel promises. Several kernels may share one.
+        body: Its name among the kernels of the SKU.
+        revision: Number that is raised whenever its output bits change.
+        backend: Where it runs.
+        rank: Its order in selection: the lowest that qualifies is chosen.
+        chosen: Whether it was chosen.
+        reason: Why it was rejected; empty for the chosen one, and for accepted ones with a higher
+            rank.
+        reason_kind: The kind of reason: ``"dtype"``, ``"scope"``, ``"shape"``, ``"preference"`` …
+        guarantee: What it promises for the descriptor.
+        workspace: Bytes that it would need, if it takes the descriptor.
+        constraints: What it requires of operands beyond their shapes and types.
+        dtypes: The types that it is compiled for, as in its SKU: mostly input and output.
     """
 
     sku: str
@@ -129,7 +139,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All kernels of an operator, in order of preference, with what became of each."""
+    """All kernels of an operator, the preferred ones first, with the verdict on each."""
 
     candidates: tuple[Candidate, ...]
 
@@ -147,7 +157,7 @@ class Selection:
 
     @property
     def _lines(self) -> list[tuple[str, str, int, int, str, str, tuple[str, ...]]]:
-        """What the table says of each kernel."""
+        """The rows of the printed table."""
         return [
             (
                 *(each.sku, each.body, each.rank, each.workspace),
@@ -158,7 +168,7 @@ class Selection:
 
 
 def native_device(device: DeviceFacts | StreamLike | str) -> _core.Device:
-    """The facts behind a name, a DeviceFacts or a stream."""
+    """The native facts of a device, given as a name, a DeviceFacts or a stream."""
     if isinstance(device, DeviceFacts):
         try:
             return device._to_native()
@@ -189,7 +199,7 @@ def native_device(device: DeviceFacts | StreamLike | str) -> _core.Device:
 
 
 def architectures(operator: str | None = None) -> str:
-    """What GPUs an operator, or any of this build's, has kernels for, and what code there is."""
+    """A sentence: the GPUs that an operator (None: any) has kernels for, and what is compiled."""
     who = operator or "this build"
     ranges = _ranges(operator)
     if not ranges:
@@ -203,7 +213,7 @@ def architectures(operator: str | None = None) -> str:
 
 
 def _ranges(operator: str | None) -> list[tuple[int, int | None]]:
-    """The first and the last architecture of CUDA kernels; None: there is no last one."""
+    """The first and the last architecture of each CUDA kernel; None: there is no upper limit."""
     found = {
         (kernel["min_arch"], kernel["max_arch"])
         for name in (CLASSES if operator is None else (operator,))
@@ -214,10 +224,10 @@ def _ranges(operator: str | None) -> list[tuple[int, int | None]]:
 
 
 def checked_preference(desc: object, pref: object) -> PlanPreference:
-    """The preference of a request, or the default one.
+    """Checks both arguments of a selection; returns the preference, or the default one for None.
 
     Raises:
-        DescriptorError: The one is no descriptor, or the other no preference.
+        DescriptorError: ``desc`` is no descriptor, or ``pref`` no preference.
     """
     if not isinstance(desc, Descriptor):
         raise DescriptorError("desc", f"expected a descriptor, got {type(desc).__name__}")
@@ -232,16 +242,17 @@ def explain(
     pref: PlanPreference | None = None,
     device: DeviceFacts | StreamLike | str = "host",
 ) -> Selection:
-    """Runs selection alone, for any device, present or not.
+    """Runs selection without making a plan, for any device, present or not.
 
     Args:
-        desc: What to select for.
-        pref: What to insist on.
+        desc: What to compute.
+        pref: Requirements on the kernel; None for the defaults.
         device: ``"host"``, an architecture such as ``"sm_80"`` or ``"sm_90"``, ``"cuda:0"``, a
             :class:`DeviceFacts` or a stream.
 
     Raises:
-        DescriptorError: The device is unknown; or there is no descriptor, or no preference.
+        DescriptorError: The device is unknown; or ``desc`` is no descriptor, or ``pref`` no
+            preference.
     """
     preference = checked_preference(desc, pref)
     candidates = _core.select(desc._native, preference._native, native_device(device))

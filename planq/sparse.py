@@ -1,7 +1,7 @@
-"""Sparse matrices as dataclasses of tensors: what the operators of outliers read and write.
+"""Sparse matrices as dataclasses of tensors, as the operators of the outlier family use them.
 
-They hold what they are given and compute nothing. `count` stays where the operators wrote it: a
-list is passed on without that anybody waits for its length.
+They compute nothing. `count` stays in device memory, so a list is passed on without waiting for its
+length.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class COO:
         row_index: The rows of the entries, int32; -1 beyond the last one.
         column_index: Their columns, likewise.
         value: Their values; 0 beyond the last one.
-        count: How many entries there are, int64 of shape (1,). More than the list has places for
-            where some did not fit.
+        count: The number of entries, int64 of shape (1,). It exceeds the length of the list if some
+            entries did not fit.
     """
 
     shape: tuple[int, int]
@@ -33,11 +33,11 @@ class COO:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CSR:
-    """The entries of row ``r`` have the places ``pointer[r]`` to ``pointer[r + 1] - 1``.
+    """Compressed sparse rows: row ``r`` has the entries ``pointer[r]`` to ``pointer[r + 1] - 1``.
 
     Attributes:
         shape: Rows and columns of the matrix.
-        pointer: Where the rows begin, and where the last one ends, int32.
+        pointer: Where the rows begin, and where the last one ends, int32 of shape (rows + 1,).
         column_index: The columns of the entries, int32.
         value: Their values.
     """
@@ -50,11 +50,12 @@ class CSR:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CSC:
-    """The entries of column ``c`` have the places ``pointer[c]`` to ``pointer[c + 1] - 1``.
+    """Compressed sparse columns: column ``c`` has ``pointer[c]`` to ``pointer[c + 1] - 1``.
 
     Attributes:
         shape: Rows and columns of the matrix.
-        pointer: Where the columns begin, and where the last one ends, int32.
+        pointer: Where the columns begin, and where the last one ends, int32 of shape
+            (columns + 1,).
         row_index: The rows of the entries, int32.
         value: Their values.
     """

@@ -1,4 +1,4 @@
-"""Streams that the caller owns. planq has no current stream and makes none."""
+"""Streams that the caller owns. planq has no current stream and creates no CUDA stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from planq.errors import StreamError, shown
 
 
 def host_stream(threads: int) -> _core.HostStream:
-    """A host stream that computes inline on this many threads, the calling one included.
+    """A host stream: ``run`` computes on this many threads, the calling one included, and waits.
 
-    The bits do not depend on the number.
+    The bits do not depend on the number of threads.
 
     Raises:
         StreamError: ``threads`` is not between 1 and 1024.
@@ -26,7 +26,7 @@ def cuda_stream(handle: int, device: int) -> _core.CudaStream:
     """A CUDA stream by its raw handle (``cudaStream_t`` as an integer) and device ordinal.
 
     Raises:
-        StreamError: They are not integers of 64 and 32 bits.
+        StreamError: The arguments are not integers of 64 and 32 bits.
     """
     try:
         return _core.CudaStream(handle, device)
@@ -36,4 +36,4 @@ def cuda_stream(handle: int, device: int) -> _core.CudaStream:
 
 
 HOST: Final = host_stream(threads=_core.hardware_threads())
-"""The host stream on all processors of this machine."""
+"""The host stream with a thread for each processor of this machine."""

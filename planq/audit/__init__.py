@@ -1,9 +1,9 @@
-"""Whether a GPU's tensor cores compute what the promises of floating products rest on.
+"""Whether a GPU's tensor cores compute floating products as the host's model of them says.
 
-Kernels of :class:`planq.MatmulDescriptor`, :class:`planq.LinearFp8Descriptor` and what is made of
-these promise BIT_EXACT because a tensor core's sums have a model that the host computes, too:
-docs/tensor-cores.md says what it is and how it was measured. A model that was measured can be
-measured again, on the GPU at hand: :func:`probe`, ``planq audit``.
+Kernels of :class:`planq.MatmulDescriptor`, of :class:`planq.LinearFp8Descriptor` and of operators
+built on them promise BIT_EXACT. The promise holds because the host computes a model of how tensor
+cores sum. docs/tensor-cores.md describes the model and how it was measured. :func:`probe` and
+``planq audit`` repeat the measurement on the GPU at hand.
 """
 
 from planq.audit.tensor_cores import CLASSES, PAIRS, Finding, Probe, probe

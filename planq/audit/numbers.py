@@ -1,4 +1,4 @@
-"""Numbers that ask a tensor core questions, in classes with a name, as bits of any format."""
+"""Random inputs that exercise a tensor core: named classes of numbers, as bits of any format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Bits = npt.NDArray[np.unsignedinteger[Any]]
 Shape = tuple[int, ...]
 
-FLOOR: Final = -133  # of the exponent that a group of products is aligned to
+FLOOR: Final = -133  # the least exponent that tensor cores align a group of products to
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Format:
     """How the bits of an element are divided: a sign, an exponent, a mantissa.
 
     Attributes:
-        bits: Of an element.
-        mantissa: Bits of the mantissa; the exponent has those between it and the sign.
-        bias: The exponent field of 1.
-        infinities: Whether the last exponent has an infinity and NaNs. Otherwise it has numbers,
-            and one NaN, whose bits are all set.
+        bits: Bits of an element.
+        mantissa: Bits of the mantissa. The exponent field lies between mantissa and sign.
+        bias: The exponent bias: the exponent field of 1.0.
+        infinities: Whether the largest exponent field encodes infinity and NaNs. Otherwise it
+            encodes numbers, and a single NaN whose bits (but the sign) are all set.
     """
 
     bits: int
@@ -38,27 +38,27 @@ class Format:
 
     @property
     def storage(self) -> np.dtype[np.unsignedinteger[Any]]:
-        """What holds the bits."""
+        """The unsigned integer type that holds the bits of an element."""
         return np.dtype(f"u{self.bits // 8}")
 
     @property
     def sign(self) -> int:
-        """The bit of the sign."""
+        """The sign bit."""
         return 1 << (self.bits - 1)
 
     @property
     def infinity(self) -> int:
-        """The last exponent alone: an infinity where there are any."""
+        """The largest exponent field with mantissa 0: infinity, in formats that have it."""
         return self.sign - (1 << self.mantissa)
 
     @property
     def nan(self) -> int:
-        """What makes a NaN of any number when it is added by or."""
+        """The bits that turn any number into a NaN when they are or-ed into it."""
         return self.infinity | 1 if self.infinities else self.sign - 1
 
     @property
     def largest(self) -> int:
-        """The largest finite number."""
+        """The bits of the largest finite number."""
         return (self.infinity if self.infinities else self.nan) - 1
 
     @property
@@ -67,28 +67,28 @@ class Format:
         return self.largest >> self.mantissa
 
     def compose(self, rng: np.random.Generator, shape: Shape, low: int, high: int) -> Bits:
-        """Any sign and mantissa, exponent fields from ``low`` to ``high`` as far as there are."""
+        """Random sign and mantissa; exponent fields from ``low`` to ``high``, clipped to finite."""
         field = rng.integers(max(low, 0), min(high, self.top) + 1, shape)
         rest = rng.integers(0, 1 << (self.mantissa + 1), shape)
         sign, mantissa = rest >> self.mantissa, rest & ((1 << self.mantissa) - 1)
         return self._made(sign, field << self.mantissa | mantissa)
 
     def round(self, values: npt.NDArray[np.float64]) -> Bits:
-        """The nearest numbers, to even between two."""
+        """The nearest numbers of the format; ties go to even."""
         sizes = np.abs(values)
         exponent = np.frexp(np.maximum(sizes, 2.0 ** (1 - self.bias)))[1] - 1
-        # Of one exponent, a number and its bits grow in the same steps, into the next one, too.
+        # Adding to the bits may carry into the exponent field: that is the next larger number.
         steps = np.rint(np.ldexp(sizes, self.mantissa - exponent)).astype(np.int64)
         return self._made(np.signbit(values), ((exponent + self.bias - 1) << self.mantissa) + steps)
 
     def _made(self, sign: npt.NDArray[Any], magnitude: npt.NDArray[np.int64]) -> Bits:
-        """Of a sign, 0 or 1, and the other bits; the largest number for what is beyond it."""
+        """The bits of a sign (0 or 1) and a magnitude, which is clamped to the largest number."""
         bits: Bits = (sign * self.sign | np.minimum(magnitude, self.largest)).astype(self.storage)
         return bits
 
 
 def _formats() -> dict[str, Format]:
-    """Those that tensor cores multiply, of the table that the native layer keeps."""
+    """The formats that tensor cores multiply, read from the native table of formats."""
     multiplied = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
     return {
         name: Format(bits, mantissa, bias, infinities)
@@ -113,11 +113,14 @@ def _any_bits(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
 
 
 def _cancelling(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
-    """Products of either side's halves nearly cancel: the second has the first's magnitudes."""
+    """The products of a row's second half nearly cancel those of its first half.
+
+    Both halves have the same magnitudes but for a few last bits.
+    """
     x = format_.compose(rng, shape, format_.bias - 3, format_.bias + 3)
     half = shape[1] // 2
     x[:, half : 2 * half] = x[:, :half]
-    # Signs of the two sides differ in the second half where this flips those of half the rows.
+    # Both operands flip every second row. A product changes its sign where one of them did.
     x[::2, half : 2 * half] ^= format_.storage.type(format_.sign)
     near = rng.random((shape[0], half)) < 0.1
     x[:, half : 2 * half][near] ^= 1
@@ -135,9 +138,9 @@ def _huge(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
 
 
 def _floor(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
-    """Products below the least exponent of an alignment, and zeros of both signs among them.
+    """Products below the least alignment exponent ``FLOOR``, and zeros of both signs.
 
-    Most formats end above it: then they are products of the format's own end.
+    Most formats cannot go that low. Theirs are the smallest products that they have.
     """
     last = max(format_.bias + FLOOR // 2, 12)
     x = format_.compose(rng, shape, last - 12, last)
@@ -146,11 +149,11 @@ def _floor(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
 
 
 def _special(rng: np.random.Generator, shape: Shape, format_: Format) -> Bits:
-    """Numbers and zeros; in some rows a NaN or, where there are any, an infinity."""
+    """Numbers and zeros; some rows have a NaN, or an infinity in formats that have it."""
     x = _wide(rng, shape, format_)
     drawn = rng.random(shape)
     x = np.where(drawn < 0.03, x & format_.sign, x)
-    # Few enough for long rows to have sums that are numbers, too.
+    # So few per row that many sums stay finite, however long the rows are.
     drawn = rng.random(shape) * shape[-1]
     x = np.where(drawn < 0.25, x | format_.nan, x)
     if format_.infinities:

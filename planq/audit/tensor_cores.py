@@ -1,4 +1,4 @@
-"""Floating products of a device, compared bit by bit with those of the host."""
+"""Compares floating-point products of a device bit by bit with the host's model of them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PAIRS: Final[tuple[Pair, ...]] = (
     (planq.DType.BFLOAT16, planq.DType.BFLOAT16),
     *((x, w) for x in _FLOAT8 for w in _FLOAT8),
 )
-"""The types of both sides: those that tensor cores have instructions for."""
+"""Element types of input and weight: the pairs that tensor cores have instructions for."""
 
-# One step; chains of a few; a whole slice; slices and a tail that is no whole step; many slices.
-# Every row is whole vectors of 16 bytes, or the kernels of tensor cores would not take it.
+# Lengths K of a dot product: one tensor-core step; a few steps; one slice of K; slices and a
+# partial step; many slices. Rows are multiples of 16 bytes, as tensor-core kernels require.
 TERMS: Final = (16, 64, 128, 200, 1000)
 FLOAT8_TERMS: Final = (32, 96, 128, 208, 1008)
-SIDE: Final = 512  # rows of either side, at most
+SIDE: Final = 512  # the most rows of the input and of the weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,15 @@ class Finding:
     """What one class of numbers showed.
 
     Attributes:
-        sku: What the device's kernel promises, by name.
-        body: That kernel, by its name among those of the SKU.
+        sku: The SKU of the device's kernel.
+        body: The body of that SKU that ran.
         input_dtype: Element type of the input.
         weight_dtype: Element type of the weight.
         numbers: The class of numbers, one of :data:`CLASSES`.
-        results: How many were compared.
-        differing: How many of them have other bits than the model's.
-        example: Of the first of these, the terms, the bits of the device and those of the model.
+        results: How many results were compared.
+        differing: How many of them differ from the model in some bit.
+        example: Of the first that differs: its number of terms K, the device's bits and the
+            model's bits; None where nothing differs.
     """
 
     sku: str
@@ -70,7 +71,7 @@ class Probe:
 
     Attributes:
         device: The device, as planq names it.
-        build: The build of planq that compared.
+        build: The build id of the planq that compared.
         findings: One for each kernel, pair of element types and class of numbers.
     """
 
@@ -98,19 +99,19 @@ class Probe:
 def probe(executor: Executor, results: int = 10_000_000, seed: int = 0) -> Probe:
     """Multiplies numbers of every class on a device, and compares the results with the model.
 
-    The device runs the kernel that is chosen there for ``Accumulation.TENSOR_SM90`` under
-    ``Determinism.BIT_EXACT``: of ``matmul``, and for 8-bit types of ``linear_fp8`` with scales
-    of 1, which are plain sums. The host computes the model of docs/tensor-cores.md. Nothing is
-    sampled: every result is compared.
+    The device runs the kernel that it selects for ``Accumulation.TENSOR_SM90`` under
+    ``Determinism.BIT_EXACT``. 16-bit types use ``matmul``. 8-bit types use ``linear_fp8`` with
+    scales of 1, whose results are plain sums. The host computes the model of
+    docs/tensor-cores.md. Every result is compared, none is sampled.
 
     Args:
         executor: The device, from :func:`planq.executors.open_device`.
-        results: At least as many for each kernel and pair of element types; more than a few
-            million take seconds.
-        seed: Of the random numbers.
+        results: How many results to compare at least, for each kernel and pair of element types;
+            more than a few million take seconds.
+        seed: Seed of the random numbers.
 
     Returns:
-        What was found. Selection never asks for it: a kernel's promise is that of the build.
+        What was found. Selection never reads it: what a kernel promises is fixed in the build.
 
     Raises:
         DeviceError: The device refuses.
@@ -130,7 +131,7 @@ def probe(executor: Executor, results: int = 10_000_000, seed: int = 0) -> Probe
 
 
 def _by_kernel(executor: Executor, descs: Iterable[Product]) -> Iterable[list[Product]]:
-    """Products, those together that one kernel of the device computes."""
+    """Groups products by the kernel that computes them on the device."""
     found = defaultdict(list)
     for desc in descs:
         found[_kernel(_plan(executor, desc))].append(desc)
@@ -138,7 +139,7 @@ def _by_kernel(executor: Executor, descs: Iterable[Product]) -> Iterable[list[Pr
 
 
 def _descriptors(pair: Pair, results: int) -> Iterator[Product]:
-    """Products of two types, of every length; of few rows where few results are wanted."""
+    """Products of one pair of types, one for each length K; few rows if few results are wanted."""
     of_float8 = pair[0] in _FLOAT8
     lengths = FLOAT8_TERMS if of_float8 else TERMS
     rows = min(SIDE, 1 + math.isqrt((results - 1) // (len(lengths) * len(CLASSES))))
@@ -191,7 +192,7 @@ def _finding(
 
 
 def _operands(desc: Product, name: str, rng: np.random.Generator) -> dict[str, Bytes]:
-    """What a product reads, as bytes: numbers of a class, and scales that change none."""
+    """The bytes of a product's inputs: numbers of a class, and scales of 1."""
     operands = {}
     for operand, spec in desc.operands().items():
         if spec.dtype.value in numbers.FORMATS:

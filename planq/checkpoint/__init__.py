@@ -1,5 +1,5 @@
 """Quantized checkpoints: quantizing, verifying and restoring safetensors files and model folders.
 
-It needs no package beside planq's own. Of a model's folder, transformers is asked which module each
-weight belongs to, where it is installed. The command line is made of what is here.
+It needs NumPy and planq alone. If transformers is installed, it is asked which module each weight
+of a model's folder belongs to. The command line is built on this package.
 """

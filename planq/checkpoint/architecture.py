@@ -1,9 +1,9 @@
 """Which module of a model each of its weights belongs to, as transformers describes it.
 
-A file has names and shapes, and an embedding has those of a linear layer. Where transformers is
-installed, the class that ``config.json`` names is built without any memory for its weights, and
-asked. Nothing is downloaded, and code that comes with a model is never run: classes are those of
-the package itself.
+A file has only names and shapes, and these do not tell an embedding from a linear layer. If
+transformers is installed, the class that ``config.json`` names is built on the meta device, without
+memory for its weights, and its modules are inspected. Nothing is downloaded. Code that comes with a
+model is never run: only classes of transformers itself are used.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ OUTPUT = "output layer"
 KEPT = "kept in float32 when it is loaded"
 MERGED = "merged with others when it is loaded"
 
-# Names beside a weight's own that readers look for, for all of them.
+# Last parts of the names of tensors beside a weight: scales of compressed-tensors, of bitsandbytes.
 _BESIDE = ("weight_scale", "SCB")
-# A config may ask for any number of layers; a model has about as many modules as tensors.
+# A damaged config may ask for any number of layers. A model has about as many modules as tensors.
 _MODULES_PER_TENSOR = 16
 _MODULES_BESIDE = 4096
 
 
 class UnknownArchitectureError(Exception):
-    """Nobody here can tell what the modules of a model are; the message says why."""
+    """The modules of a model cannot be determined; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class Architecture:
     """The modules of a model, by the names that its class gives them.
 
     Attributes:
-        name: The class, and the version of transformers that it was asked of.
-        kinds: Of each weight of the file, by its name there: `LINEAR`, `OUTPUT` (a linear layer
-            that makes logits), `MERGED` (an expert's, say, of which transformers makes a tensor for
-            all of them), or why no reader takes codes for it.
-        modules: The modules that the reader makes quantized layers of, unless it is told to leave
-            them alone; those of `kinds` by weight, those without a weight in the file as well.
-        base: What the names of a model without its head lack at their start; may be empty.
-        loads_packed: Whether transformers gets through loading the model where these modules have
-            codes under another name than ``weight``.
+        name: The class, and the version of transformers that has it.
+        kinds: The kind of each weight, by its name in the file: `LINEAR`, `OUTPUT` (a linear layer
+            that makes logits), `MERGED` (transformers stacks several weights into one tensor, as
+            those of experts), or why no reader takes codes for it.
+        modules: The modules that the reader replaces by quantized layers unless told otherwise,
+            each with its weight's name in the file, or None where the file has no weight for it.
+        base: The prefix that names have in a model with a head, and lack without; may be empty.
+        loads_packed: Whether transformers can load the model if the weights of these modules are
+            stored under another name than ``weight``.
     """
 
     name: str
@@ -87,7 +87,7 @@ def read_architecture(
             kinds = {name: found.kind(name, shape) for name, shape in shapes.items()}
     except UnknownArchitectureError:
         raise
-    except Exception as error:  # of any of some hundred classes, at values of anybody's making
+    except Exception as error:  # a config may hold anything, and transformers may raise anything
         reason = (str(error).strip().splitlines() or [""])[0]
         raise UnknownArchitectureError(
             f"transformers cannot tell: {type(error).__name__}: {reason}"
@@ -112,7 +112,7 @@ def _packages() -> tuple[Any, Any]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keeps what transformers and its packages say from whoever asked about weights."""
+    """Silences log messages and warnings of transformers and of the packages that it uses."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -125,7 +125,7 @@ def _quietly() -> Iterator[None]:
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """Keeps the Hugging Face hub from being asked for what a config may name."""
+    """Keeps transformers from asking the Hugging Face hub for anything that a config names."""
     constants = importlib.import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     vars(constants)["HF_HUB_OFFLINE"] = True
@@ -140,7 +140,7 @@ def _most_modules(tensors: int) -> int:
 
 
 def _built(transformers: Any, torch: Any, config: Mapping[str, Any]) -> Any:
-    """Builds the model that a config names, of the package's own classes and without memory."""
+    """Builds the model that a config names, from transformers' own classes, on the meta device."""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
         raise UnknownArchitectureError(f"transformers knows no model type {kind!r}")
@@ -150,7 +150,7 @@ def _built(transformers: Any, torch: Any, config: Mapping[str, Any]) -> Any:
         if key not in ("quantization_config", "auto_map", "attn_implementation")
     }
     settings = transformers.CONFIG_MAPPING[kind].from_dict(facts)
-    settings._attn_implementation = "eager"  # none that would have to be fetched
+    settings._attn_implementation = "eager"  # others may have to be downloaded
     made = _class_of(transformers, config, settings)
     with torch.device("meta"):
         return made(settings)
@@ -174,7 +174,7 @@ def _class_of(transformers: Any, config: Mapping[str, Any], settings: Any) -> An
 
 @contextmanager
 def _counted(torch: Any, most: int) -> Iterator[None]:
-    """Refuses a model that gets more modules than this."""
+    """Refuses a model that registers more modules than `most`."""
     count = 0
 
     def counted(*_: object) -> None:
@@ -194,9 +194,9 @@ class _Modules:
     """The modules of a model that is built.
 
     Attributes:
-        converted: The modules that the reader makes quantized layers of, unless told.
-        weights: The weights that were asked for and are there: the file's name, by module.
-        has_base: Whether the model has a head, and its base a name.
+        converted: The modules that the reader replaces by quantized layers unless told otherwise.
+        weights: The names in the file of the weights that `kind` found, by module.
+        has_base: Whether the model has a head beside a base model that has a name.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class _Modules:
         self.weights: dict[str, str] = {}
         self.has_base = bool(model.base_model_prefix) and hasattr(model, model.base_model_prefix)
         self._model = model
-        # transformers' own kinds of linear layers read their weight themselves, as floats.
+        # transformers' own subclasses of Linear use their weight directly, as floats.
         self._takes_subclasses = reader is Format.COMPRESSED_TENSORS and not packed
         self._linear, self._no_grad = torch.nn.Linear, torch.no_grad
         self._modules = dict(model.named_modules(remove_duplicate=False))
@@ -250,17 +250,17 @@ class _Modules:
         return OUTPUT if module is self._output else LINEAR
 
     def _is_linear(self, module: Any) -> bool:
-        """Whether a module multiplies by its weight, and its reader knows it for that."""
+        """Whether the reader replaces this module as a linear layer."""
         if type(module) is self._linear:
             return True
         own = type(module).__module__.startswith("transformers.")
         return self._takes_subclasses and own and isinstance(module, self._linear)
 
     def loads_packed(self, modules: Collection[str]) -> bool:
-        """Whether no other module looks for the weights of these when transformers loads it.
+        """Whether transformers can load the model when these modules have no ``weight``.
 
-        It initializes modules without weights of their own, some of which then initialize weights
-        of the modules in them.
+        Loading initializes each module that has no parameters of its own. Some of these initialize
+        the weights of modules inside of them, and fail if one has none.
         """
         packed = {name: self._modules[name] for name in modules}
         for module in packed.values():
@@ -280,13 +280,13 @@ class _Modules:
 
 
 def _tied(model: Any) -> set[str]:
-    """The parameters that are one with another one once they are loaded."""
+    """The names of parameters that are tied to another one when the model is loaded."""
     tied = getattr(model, "all_tied_weights_keys", None) or {}
     return {*tied.keys(), *tied.values()}
 
 
 def _takes(transformers: Any, torch: Any, reader: Format) -> Callable[[Any], bool]:
-    """The rule by which a reader makes a quantized layer of a module."""
+    """The rule by which a reader decides to replace a module by a quantized layer."""
     if reader is Format.BITSANDBYTES:
         conv1d = importlib.import_module("transformers.pytorch_utils").Conv1D
         return lambda module: type(module) is torch.nn.Linear or isinstance(module, conv1d)
@@ -294,10 +294,11 @@ def _takes(transformers: Any, torch: Any, reader: Format) -> Callable[[Any], boo
 
 
 def _renaming(model: Any, parameters: Mapping[str, Any]) -> Callable[[str], str | None]:
-    """How the model calls a tensor of a file: `MERGED` where several become one, or None.
+    """Returns a function from a tensor's name in the file to its name in the model.
 
-    transformers 5 has rules for that; before, and where there is none, the names are the same, but
-    for the base of a model with or without a head.
+    It returns `MERGED` for tensors of which several become one, and None for tensors that loading
+    converts otherwise. transformers 5 has such rules. Older ones have none: there, names differ at
+    most by the prefix of the base model.
     """
     try:
         mapping = importlib.import_module("transformers.conversion_mapping")
@@ -312,7 +313,7 @@ def _renaming(model: Any, parameters: Mapping[str, Any]) -> Callable[[str], str 
         found, merged = loading.rename_source_key(name, renamings, converters)
         if merged is not None:
             return MERGED if merged.endswith(".weight") else None
-        for suffix in _BESIDE:  # what its codes and scales are called has to follow it
+        for suffix in _BESIDE:  # the scales have to be renamed as the weight is
             own, other = (each.removesuffix("weight") + suffix for each in (name, found))
             if loading.rename_source_key(own, renamings, converters)[0] != other:
                 return None
@@ -323,6 +324,6 @@ def _renaming(model: Any, parameters: Mapping[str, Any]) -> Callable[[str], str 
 
 
 def _in_base(name: str, base: str, parameters: Mapping[str, Any]) -> str:
-    """The name with or without that of the base, whichever there is."""
+    """The name with or without the base model's prefix, whichever is a parameter."""
     names = (name, f"{base}.{name}", name.removeprefix(f"{base}."))
     return next((each for each in names if each in parameters), name)

@@ -1,8 +1,8 @@
 """The ranges that ``planq quantize --calibrate`` reads, and the scales that they give.
 
-The file is a JSON object. Under the name of each weight it has ``{"low": L, "high": H}``, the
-smallest and the largest value that count, or ``{"absmax": A}``, which is ``-A`` and ``A``. Each is
-one number for the whole weight, or nested lists in the shape of the scheme's scales.
+The file is a JSON object. Under the name of each weight it has ``{"low": L, "high": H}``, the ends
+of the range that codes cover, or ``{"absmax": A}``, which means ``-A`` and ``A``. Each is one
+number for the whole weight, or nested lists in the shape of the scheme's scales.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Float64 = npt.NDArray[np.float64]
 
-# No scales of a weight have more axes.
+# Scales of a weight have at most two axes.
 _DEEPEST = 2
 
 _FORMS = '{"low": ..., "high": ...} or {"absmax": ...}'
@@ -48,7 +48,7 @@ class Ranges:
     sha256: str
 
     def check_names(self, needed: Collection[str], known: Collection[str]) -> None:
-        """Refuses a file that was made for another one.
+        """Refuses ranges that were made for another checkpoint.
 
         Args:
             needed: Weights that are to be quantized.
@@ -68,7 +68,8 @@ class Ranges:
         """Returns the bytes of the scales and zero points of one weight, by operand.
 
         Raises:
-            CheckpointError: Its range is not one, or has another shape than its scales.
+            CheckpointError: The file has no valid range for it, or one of another shape than its
+                scales.
         """
         where = f"{self.path}: {name!r}"
         shape = desc.operands()["scale"].extents
@@ -123,7 +124,7 @@ def read_ranges(path: Path) -> Ranges:
 
 
 def _numbers(where: str, key: str, values: object) -> Float64:
-    """Returns one number, or lists of numbers that have a shape."""
+    """Returns one number, or nested lists of numbers, as an array."""
     try:
         array = np.asarray(values if _depth(values) <= _DEEPEST else None, dtype=object)
         if all(type(value) in (int, float) for value in array.flat):
@@ -134,7 +135,7 @@ def _numbers(where: str, key: str, values: object) -> Float64:
 
 
 def _depth(values: object) -> int:
-    """How many lists stand around the first number."""
+    """How deep lists are nested around the first number."""
     depth = 0
     while isinstance(values, list):
         depth += 1
@@ -143,7 +144,7 @@ def _depth(values: object) -> int:
 
 
 def _checked(where: str, end: Float64, shape: tuple[int, ...], dtype: planq.DType) -> Float64:
-    """Spreads an end of a range over the scales that it is for."""
+    """Broadcasts one end of a range to the shape of the scales, and checks it."""
     if end.shape not in ((), shape):
         expected = f"one number or the shape {list(shape)}"
         raise CheckpointError(f"{where}: expected {expected}, got the shape {list(end.shape)}")

@@ -1,14 +1,15 @@
-"""Digests of tensors and files, and those that a file carries of itself.
+"""Digests of tensors and files, and those that a file holds of itself.
 
-The digest of a tensor is the SHA-256 of its bytes, and that of a file its own. The digest of a
-*content*, which is tensors with their names, types and shapes, and strings beside them, is the
-SHA-256 of a JSON text. Its keys are in order, it has no blanks, and characters beyond ASCII are
+The digest of a tensor is the SHA-256 of its bytes. The digest of a file is the SHA-256 of the file.
+A *content* is a set of tensors with names, types and shapes, and strings of metadata. Its digest is
+the SHA-256 of a JSON text with sorted keys, without blanks, and with characters beyond ASCII
 escaped::
 
     {"metadata":{KEY:STRING,...},"tensors":{NAME:{"dtype":T,"sha256":S,"shape":[...]},...}}
 
-A file of ``planq quantize`` has three strings in its metadata: the digests of its tensors, that of
-the source file, and that of its content, which is all but the first and the last of these strings.
+A file of ``planq quantize`` has three such strings in its metadata: the digests of its tensors, the
+digest of the source file, and the digest of its content. The content leaves out the first and the
+last of these.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 TENSORS = "planq.tensor_sha256"
 SOURCE = "planq.source_sha256"
 CONTENT = "planq.digest"
-# What stands for the input in the digest of a restored file, which does not name it itself.
+# The key of the input's digest in the content of a restored file, whose metadata has no such key.
 INPUT = "planq.input_digest"
 
-# As long as any, so that a header has its size before there is anything to hash.
+# As long as any digest, so that the header has its final size before anything is hashed.
 UNKNOWN = "0" * 64
 
 _NOTHING = hashlib.sha256().hexdigest()
@@ -41,7 +42,7 @@ _SHORT = 12
 
 
 class FileDigest:
-    """The digest of a file whose bytes pass in order; what passes a second time is left out."""
+    """The digest of a file whose bytes pass in order; bytes that pass again are ignored."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
@@ -52,7 +53,7 @@ class FileDigest:
 
         Args:
             piece: The bytes.
-            at: Where they stand in the file.
+            at: Their offset in the file.
         """
         if at == self._at:
             data = memoryview(piece)
@@ -60,7 +61,7 @@ class FileDigest:
             self._at += data.nbytes
 
     def digest(self, size: int) -> str:
-        """Returns the digest of a file of this size, all of which has passed."""
+        """Returns the digest; all bytes of a file of this size must have passed."""
         if self._at != size:
             raise AssertionError(f"{self._at} bytes of {size} have passed")
         return self._sha256.hexdigest()
@@ -94,10 +95,10 @@ class TensorDigests:
         Args:
             entry: Their tensor.
             piece: The bytes.
-            at: Where they stand in the tensor; 0 begins anew.
+            at: Their offset in the tensor; 0 starts the tensor's digest again.
 
         Raises:
-            CheckpointError: They are the last, and the tensor is not the one that is expected.
+            CheckpointError: They complete the tensor, and its digest is not the expected one.
         """
         sha256, passed = (hashlib.sha256(), 0) if at == 0 else self._passing[entry.name]
         if at != passed:
@@ -110,7 +111,7 @@ class TensorDigests:
             self._finish(entry.name, sha256.hexdigest())
 
     def of(self, entries: Iterable[TensorEntry]) -> dict[str, str]:
-        """Returns the digests of tensors that have passed; one without bytes need not."""
+        """Returns the digests of tensors that have passed; empty tensors need not have."""
         return {
             entry.name: self.found[entry.name] if entry.nbytes else _NOTHING for entry in entries
         }
@@ -124,7 +125,7 @@ class TensorDigests:
 
 
 def short(digest: str) -> str:
-    """Returns the start of a digest: enough to tell it from another."""
+    """Returns the start of a digest, for people to compare."""
     return f"{digest[:_SHORT]}..."
 
 
@@ -154,13 +155,13 @@ def sealed(
     metadata: Mapping[str, str],
     source: str,
 ) -> dict[str, str]:
-    """Returns metadata with the digests of a file, whose length does not depend on them.
+    """Returns metadata with the digests of a file; their values do not change its length.
 
     Args:
         entries: The file's tensors.
         digests: Their digests, by name.
         metadata: The other strings.
-        source: The digest of the file that it was made of.
+        source: The digest of the file that was quantized.
     """
     known = {**metadata, SOURCE: source}
     return known | {
@@ -170,10 +171,10 @@ def sealed(
 
 
 def expect_content(reader: CheckpointReader) -> None:
-    """Compares a file's header with its digests, and from now on every tensor that is read.
+    """Compares a file's header with its digests, and every tensor that is read from now on.
 
     Raises:
-        CheckpointError: There are no digests, or the header is not the one that they are of.
+        CheckpointError: The file has no digests, or they are of another header.
     """
     expected = reader.metadata.get(CONTENT, "")
     digests = _read_digests(reader)
@@ -190,10 +191,10 @@ def expect_content(reader: CheckpointReader) -> None:
 
 
 def expect_digest(path: Path, metadata: Mapping[str, str], found: str) -> None:
-    """Compares the digest of a content, all of which was read, with the one that its file tells.
+    """Compares the digest of a content that was read in full with the one in the file's metadata.
 
     Raises:
-        CheckpointError: There is none, or it is another.
+        CheckpointError: The metadata has no digest, or another one.
     """
     expected = metadata.get(CONTENT, "")
     if not _is_digest(expected):
@@ -204,7 +205,7 @@ def expect_digest(path: Path, metadata: Mapping[str, str], found: str) -> None:
 
 
 def _read_digests(reader: CheckpointReader) -> dict[str, str]:
-    """Returns the digests of a file's tensors; nothing, if any of them is none."""
+    """Returns the digests of a file's tensors; empty if any of them is malformed."""
     try:
         digests = json.loads(reader.metadata.get(TENSORS, ""))
     except (ValueError, RecursionError):

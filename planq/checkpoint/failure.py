@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# What a caller has to show for itself, whatever happens to it afterwards.
+# The outputs that are complete. An error that comes later must not claim that nothing was written.
 _written: ContextVar[list[Path]] = ContextVar("written")
 
 
@@ -33,5 +33,5 @@ def outputs() -> Iterator[list[Path]]:
 
 
 def note_output(path: Path) -> None:
-    """Notes that an output is complete and has its name: from now on, nothing was not written."""
+    """Notes that an output is complete and has its final name."""
     _written.get([]).append(path)

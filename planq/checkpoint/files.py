@@ -1,9 +1,8 @@
 """Reading and writing safetensors files one tensor at a time.
 
-The reader holds one tensor at once and drops it again. It copies and never maps: a file that
-shrinks under a mapping kills the process. The writer is told every size before it starts, so that
-it writes the header first and each payload where it belongs, in any order. Neither ever holds the
-whole file.
+The reader copies and never maps: a file that shrinks under a mapping kills the process. The writer
+is told every size before it starts. So it writes the header first and each payload at its offset,
+in any order. Neither ever holds the whole file.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from planq.executors import Bytes
 
 _COPY_BYTES = 8 << 20
-# A request to stop is heeded between two pieces.
+# Large tensors are read in pieces, so that an interrupt is handled soon.
 _READ_BYTES = 64 << 20
 _CANNOT_RESERVE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
@@ -43,7 +42,8 @@ class TensorEntry:
         dtype: The format's own name of the type, such as ``BF16``.
         shape: Its extents.
         nbytes: Size of its payload.
-        offset: Where its payload starts in the file; the writer finds it.
+        offset: Where its payload starts, in bytes from the start of the file as it is read; the
+            writer computes it, from the end of the header.
     """
 
     name: str
@@ -54,12 +54,12 @@ class TensorEntry:
 
 
 class CheckpointReader:
-    """An open safetensors file, to be closed.
+    """An open safetensors file. The caller closes it.
 
     Args:
         path: The file. Its header is checked against its size.
-        whole: Whether to take the digest of the file, all of whose tensors are read in their
-            order; else that of each tensor is taken when it is read.
+        whole: Whether to compute the digest of the whole file; all tensors are then to be read,
+            in order. Otherwise the digest of each tensor is computed when it is read.
 
     Attributes:
         path: The file, as errors name it.
@@ -67,7 +67,7 @@ class CheckpointReader:
         metadata: The header's free-form strings.
         entries: The tensors, in the order of their payloads.
         by_name: The same, by name.
-        digests: The digests of tensors that were read, which may be compared with others.
+        digests: The digests of tensors that were read; it compares them with expected ones.
 
     Raises:
         CheckpointError: The file is not a valid safetensors file.
@@ -99,19 +99,19 @@ class CheckpointReader:
         os.close(self._fd)
 
     def sha256(self) -> str:
-        """Returns the digest of the file, which was opened for that and is read."""
+        """Returns the digest of the file, which was opened with ``whole`` and read in full."""
         if self._whole is None:
             raise AssertionError(f"{self.path}: opened without a digest")
         return self._whole.digest(self.size)
 
     def expect(self, part: TensorEntry) -> None:
-        """Refuses a file that has not this tensor.
+        """Refuses a file that lacks this tensor.
 
         Args:
             part: Its name, type and shape.
 
         Raises:
-            CheckpointError: There is none of this name, or it is another.
+            CheckpointError: No tensor has this name, or it has another type or shape.
         """
         found = self.by_name.get(part.name)
         expected = f"{part.dtype} {list(part.shape)}"
@@ -123,7 +123,7 @@ class CheckpointReader:
             raise CheckpointError(f"{where}: expected {expected}, found {has}")
 
     def tensor(self, entry: TensorEntry) -> Bytes:
-        """Returns the payload of one tensor in memory of its own, aligned to any item size.
+        """Returns the payload of one tensor in new memory, aligned for any element type.
 
         Args:
             entry: One of `entries`.
@@ -155,7 +155,7 @@ class CheckpointReader:
             at += len(piece)
 
     def piece(self, entry: TensorEntry, at: int, count: int) -> Bytes:
-        """Returns some bytes of one tensor, of which no digest is taken."""
+        """Returns ``count`` bytes of one tensor from offset ``at``; no digest is computed."""
         data = np.empty(count, np.uint8)
         passed = 0
         while passed < count:
@@ -167,16 +167,16 @@ class CheckpointReader:
         return data
 
     def header(self) -> bytes:
-        """Returns the header with its length."""
+        """Returns the header, with the length that precedes it."""
         with _blamed(self.path):
             start = os.pread(self._fd, LENGTH_BYTES, 0)
             return start + os.pread(self._fd, int.from_bytes(start, "little"), LENGTH_BYTES)
 
     def check_unchanged(self) -> None:
-        """Refuses a file that somebody wrote to since it was opened: what was read may be mixed.
+        """Refuses a file that was written to since it was opened: old and new may be mixed.
 
         Raises:
-            CheckpointError: Its size or its time of modification is another.
+            CheckpointError: Its size or its time of modification has changed.
         """
         now = os.fstat(self._fd)
         if (now.st_size, now.st_mtime_ns) != (self.size, self._opened.st_mtime_ns):
@@ -215,11 +215,12 @@ class CheckpointReader:
 class CheckpointWriter:
     """A safetensors file in the making, under another name until it is complete.
 
-    To be closed in any case: without `commit` before, that removes every trace.
+    The caller closes it in any case. Closing without `commit` removes the partial file.
 
     Args:
         path: The file to make.
-        entries: Every tensor that it will hold; their order is kept among types of one size.
+        entries: Every tensor that it will hold. Payloads are sorted by element size; among equal
+            sizes the order is kept.
         metadata: The header's free-form strings.
         overwrite: Whether a file already at `path` may be replaced.
 
@@ -258,19 +259,19 @@ class CheckpointWriter:
             raise
 
     def close(self) -> None:
-        """Removes every trace of the file, unless `commit` was reached."""
+        """Removes the partial file, unless `commit` has renamed it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
         self._partial.unlink(missing_ok=True)
 
     def write(self, name: str, payload: bytes | memoryview, at: int = 0) -> None:
-        """Writes bytes of one tensor, from its first to its last.
+        """Writes bytes of one tensor; its pieces come in order, from first to last.
 
         Args:
             name: The tensor.
             payload: The bytes.
-            at: Where they belong, from the start of the tensor.
+            at: Their offset from the start of the tensor.
         """
         entry = self._entries[name]
         data = memoryview(payload)
@@ -285,16 +286,17 @@ class CheckpointWriter:
         return self._digests.of(entries)
 
     def write_metadata(self, metadata: Mapping[str, str]) -> None:
-        """Writes other strings than those that were announced, of the same lengths."""
+        """Replaces the header's strings by others of the same total length."""
         header = _header(self._entries.values(), metadata)
         if len(header) != self._payload:
             raise AssertionError(f"a header of {len(header)} bytes instead of {self._payload}")
         self._write_at(header, 0)
 
     def reopen(self) -> CheckpointReader:
-        """Returns a reader of the complete file that has no name yet, to be closed.
+        """Returns a reader of the complete file, which still has its partial name.
 
-        Its pages are dropped from memory first, where the system can, so that the disk is asked.
+        The file's pages are dropped from the page cache first, where the system can, so that the
+        disk is read. The caller closes the reader.
         """
         self._sync()
         with suppress(OSError):
@@ -318,7 +320,7 @@ class CheckpointWriter:
         except OSError:
             refused = True
             raise
-        finally:  # also if a signal came in between: the file has its name, or has not
+        finally:  # a signal may have come before or after the rename: look which
             if not refused and not os.path.lexists(self._partial):
                 note_output(self._path)
 
@@ -339,9 +341,9 @@ class CheckpointWriter:
 
 
 class CheckpointComparer:
-    """Takes what a `CheckpointWriter` would take, and compares it with a file that is there.
+    """Takes what a `CheckpointWriter` takes, but compares it with an existing file.
 
-    To be closed.
+    The caller closes it.
 
     Args:
         path: The file.
@@ -349,8 +351,8 @@ class CheckpointComparer:
 
     Attributes:
         reader: The open file.
-        differing: How many bytes differ of each tensor that differs, by name; None where the file
-            has no such tensor, or another type or shape.
+        differing: The tensors that differ, by name, each with the number of bytes that differ;
+            None if the file lacks the tensor, or it has another type or shape.
 
     Raises:
         CheckpointError: The file is not a valid safetensors file.
@@ -372,12 +374,12 @@ class CheckpointComparer:
         self.reader.close()
 
     def write(self, name: str, payload: bytes | memoryview, at: int = 0) -> None:
-        """Compares bytes of one tensor, from its first to its last.
+        """Compares bytes of one tensor; its pieces come in order, from first to last.
 
         Args:
             name: The tensor.
-            payload: The bytes that belong there.
-            at: Where they belong, from the start of the tensor.
+            payload: The bytes that are expected.
+            at: Their offset from the start of the tensor.
         """
         self._digests.update(self._entries[name], payload, at)
         before = self.differing.get(name, 0)
@@ -398,7 +400,7 @@ class CheckpointComparer:
         return [name for name in self.reader.by_name if name not in self._entries]
 
     def has_header(self, metadata: Mapping[str, str]) -> bool:
-        """Whether the header has these strings and no byte more or less."""
+        """Whether the header is, byte for byte, the one that a writer makes of these strings."""
         header = _header(self._entries.values(), metadata)
         size = len(header) + sum(entry.nbytes for entry in self._entries.values())
         return size == self.reader.size and header == self.reader.header()
@@ -406,7 +408,7 @@ class CheckpointComparer:
 
 @contextmanager
 def _blamed(path: Path) -> Iterator[None]:
-    """Names a file in errors that the system reports without one, or of the partial output."""
+    """Puts the file's name into system errors that name none, or name the partial output."""
     try:
         yield
     except OSError as error:
@@ -424,7 +426,7 @@ def copy_tensor(
 
 
 def check_paths(source: Path, target: Path, *, overwrite: bool) -> None:
-    """Refuses to make a file out of itself, or where something else stands.
+    """Refuses to overwrite the input, or something that may not be replaced.
 
     Args:
         source: The file to read.
@@ -440,7 +442,7 @@ def check_paths(source: Path, target: Path, *, overwrite: bool) -> None:
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
-    """Refuses to put a file where something else stands.
+    """Refuses a path where something is that may not be replaced.
 
     Args:
         path: The file to make.
@@ -460,8 +462,8 @@ def check_target(path: Path, *, overwrite: bool) -> None:
 def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
     """Gives every tensor its offset from the end of the header, by name.
 
-    Payloads stand in order of falling item size, which aligns each of them: a loader that views the
-    bytes in place needs that.
+    Payloads are sorted by element size, the largest first. So each is aligned to its element size,
+    as loaders that use the bytes in place require.
     """
     placed: dict[str, TensorEntry] = {}
     at = 0
@@ -474,7 +476,7 @@ def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
 
 
 def _alignment(dtype: str) -> int:
-    """What a loader may view a payload as; types of a byte and less need no alignment."""
+    """The alignment of a payload in bytes; types of one byte or less need none."""
     return max(BITS[dtype] // 8, 1)
 
 
@@ -494,7 +496,7 @@ def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes
 
 
 def _reserve(fd: int, size: int) -> None:
-    """Takes the room at once: a disk that is too small says so before the work, not after."""
+    """Reserves the disk space at once, so that a full disk fails before the work, not after."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
@@ -503,7 +505,7 @@ def _reserve(fd: int, size: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a new name durable, where the file system can: the file itself is safe already."""
+    """Makes a rename durable, where the file system can; the file's content already is."""
     with suppress(OSError):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

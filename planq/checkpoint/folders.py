@@ -1,8 +1,7 @@
 """Quantizing a model's folder: its safetensors files, their index, ``config.json`` and the rest.
 
-A folder is made under another name beside its own, and gets it when it is complete. It holds
-``planq.json``: the options, the build, the weights that were chosen and the digests of all that is
-in it.
+The output is made under a temporary name beside its own, and renamed when it is complete. It holds
+``planq.json``: the options, the build, the weights that were chosen and the digests of all files.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class _Model:
         shards: Its safetensors files, in order.
         entries: The tensors of each.
         places: The shard that the index names for each tensor; None without an index.
-        config: What ``config.json`` holds, without an entry for quantization.
-        rest: What else is in the folder.
+        config: What ``config.json`` holds; it has no ``quantization_config``.
+        rest: The other files and folders.
     """
 
     folder: Path
@@ -75,7 +74,7 @@ class _Model:
 
     @property
     def tensors(self) -> list[TensorEntry]:
-        """The tensors of all shards; of a name that comes twice, the one that the index names."""
+        """The tensors of all shards; if two have one name, the one in the shard of the index."""
         found = {}
         for shard, entries in self.entries.items():
             for entry in entries:
@@ -87,8 +86,8 @@ class _Model:
 def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobReport:
     """Quantizes the weights of a model's folder, and only then gives the output its name.
 
-    Where the output is a link to a folder, the new folder takes the place of the one that it leads
-    to, and the link stays.
+    If the output is a link to a folder, the new folder replaces the folder that it points to, and
+    the link stays.
 
     Args:
         job: What to do; source and target are folders, and the format is not plain.
@@ -96,8 +95,8 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
         progress: Called as by `quantize_file`, for each file.
 
     Returns:
-        The report of all files together: its digests are one over the SHA-256 of all safetensors
-        files of the input, and the one that ``planq.json`` has, over all files of the output.
+        The report of all files together. Its source digest is over the SHA-256 of all safetensors
+        files of the input. Its digest is that of ``planq.json``, over all files of the output.
 
     Raises:
         CheckpointError: The request cannot be carried out; nothing was written.
@@ -117,7 +116,7 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
     partial = target.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
     try:
         copy_rest(model.rest, partial)
-        with outputs():  # which have their place when the folder has its name, and not before
+        with outputs():  # files count as written when the folder has its name, not before
             reports = tuple(
                 quantize_file(
                     _part(job, selection, shard, partial / shard.name), executor, progress
@@ -151,7 +150,7 @@ def _part(job: Job, selection: Selection, shard: Path, target: Path) -> Job:
 
 
 def _nothing(source: Path, selection: Selection) -> str:
-    """Says why no weight is quantized, by the reasons that most of them have."""
+    """Says why no weight is quantized: the most frequent reasons."""
     reasons: dict[str, list[str]] = {}
     for name, why in selection.floating.items():
         reasons.setdefault(why, []).append(name)
@@ -182,10 +181,11 @@ def _together(job: Job, files: Sequence[JobReport], digest: str) -> JobReport:
 
 
 def _read_model(folder: Path) -> _Model:
-    """Reads all that decides what becomes of a folder.
+    """Reads the index, the headers and the config of a model's folder.
 
     Raises:
-        CheckpointError: It is no model's, is quantized already, or contradicts itself.
+        CheckpointError: It is no model's folder, is quantized already, or its index names a file
+            or a tensor that is missing.
         OSError: It cannot be read.
     """
     places = _read_index(folder)
@@ -207,7 +207,7 @@ def _read_model(folder: Path) -> _Model:
 
 
 def _read_index(folder: Path) -> dict[str, str] | None:
-    """Returns which file holds each tensor; None without an index."""
+    """Returns the file that the index names for each tensor; None without an index."""
     path = folder / _INDEX
     if not os.path.lexists(path):
         return None
@@ -312,7 +312,7 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 def _index_of(
     model: _Model, target: Path, files: Sequence[JobReport | Comparison]
 ) -> dict[str, Any]:
-    """Returns the index of a folder: what came of a tensor is where the tensor was."""
+    """Returns the output's index: parts of a tensor are in the shard that held the tensor."""
     found: dict[str, str] = {}
     total = 0
     for shard, report in zip(model.shards, files, strict=True):
@@ -345,7 +345,7 @@ def _digest_of(files: dict[str, str]) -> str:
 
 
 def _give_name(target: Path, partial: Path) -> Path | None:
-    """Puts the new folder in the place of an old one; returns where the old one is then."""
+    """Renames the new folder to the target; returns where the replaced one is now, if any."""
     if not os.path.lexists(target):
         partial.rename(target)
         return None
@@ -374,9 +374,9 @@ def compare_folder(
 ) -> tuple[Comparison, ...]:
     """Quantizes a model's folder again, and compares every byte of every file.
 
-    Which weights are quantized is what ``planq.json`` says, whoever was asked when it was made. The
-    names of the build that made the folder are taken from it, too, and have to be the same in all
-    of its files.
+    ``planq.json`` says which weights to quantize; transformers is not asked again. Version and
+    build of the planq that made the folder are taken from its files, and have to be the same in
+    all of them.
 
     Args:
         source: The folder that was quantized.
@@ -386,10 +386,11 @@ def compare_folder(
         progress: Called as by `quantize_file`, for each file.
 
     Returns:
-        What differs: for each safetensors file, and for the folder, whose names are those of files.
+        What differs: one comparison for each safetensors file, by tensor, and one for the folder,
+        by file.
 
     Raises:
-        CheckpointError: One of them is no such folder, or damaged beyond comparing.
+        CheckpointError: One of the two is no such folder, or too damaged to compare.
         OSError: The system refused.
         planq.PlanqError: No kernel, or a device failed.
     """
@@ -448,7 +449,7 @@ def _other_files(
 
 
 def _what_differs(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Says what ``planq.json`` has that is not as it was made; empty where all is."""
+    """Says which fields of ``planq.json`` are not as planq writes them; empty if all are."""
     unknown = sorted(found.keys() - set(_FIELDS))
     if unknown:
         return f"unknown fields: {', '.join(unknown)}"
@@ -461,7 +462,7 @@ def _what_differs(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 
 
 def _misfit(job: Job, model: _Model, selection: Selection) -> str:
-    """Says where the weights that ``planq.json`` names cannot be those of the source."""
+    """Says why the weights in ``planq.json`` cannot be those of the source; empty if they can."""
     weights = [entry.name for entry in model.tensors if is_weight(entry)]
     named = [*selection.quantized, *selection.floating]
     if sorted(named) != sorted(weights):

@@ -1,7 +1,7 @@
-"""The formats of ``planq quantize``: who else reads the file, and how each of them lays it out.
+"""The formats of ``planq quantize``: which other programs read the file, and its layout for each.
 
-A format says under which names a weight's codes and scales stand, which schemes its reader knows,
-which weights stay floating, and what ``config.json`` says about all that.
+A format decides the names of a weight's codes and scales, the schemes that its reader knows, the
+weights that stay floating, and the entry in ``config.json``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Activations(StrEnum):
 
 
 class QuantStorage(StrEnum):
-    """What ``--quant-storage`` takes: the type as whose elements 4-bit codes are stored."""
+    """What ``--quant-storage`` takes: the element type of the tensor that holds 4-bit codes."""
 
     UINT8 = "uint8"
     FLOAT16 = "float16"
@@ -56,19 +56,19 @@ _SCHEMES = {
     Format.BITSANDBYTES: (Scheme.INT8_CHANNEL, Scheme.NF4, Scheme.FP4),
     Format.GGUF: GGML_SCHEMES,
 }
-# The blocks that bitsandbytes has kernels for.
+# The block sizes that bitsandbytes has kernels for.
 _BLOCK_SIZES = tuple(2**power for power in range(5, 13))
 
-# Parts of a name that tell of an embedding, an output layer, a norm or a router.
+# Parts of a name that indicate an embedding, an output layer, a norm or a router.
 _FLOATING_PART = re.compile(
     r"embed|bias|^(wte|wpe|shared|score|classifier|cls|predictions|router|gate)$|head$|norm|^ln_"
 )
-# Parts of a name that tell of a linear layer.
+# Last parts of a name that indicate a linear layer.
 _LINEAR_PART = re.compile(
     r"^(q|k|v|o|qkv|kv|gate|up|down|gate_up|in|out|query|key|value|input|output)_(proj|lin|layer)$"
     r"|^(query|key|value|query_key_value|dense|dense_\w+|fc_?\w+|lin\d|linear\w*|W[qkvo]|Wqkv|pooler)$"
 )
-# Output layers that have the weight of an embedding, and so none of their own in the file.
+# Output layers that may share the weight of an embedding; then the file has none for them.
 OUTPUT_LAYERS = (
     "cls.predictions.decoder",
     "embed_out",
@@ -106,7 +106,7 @@ class Form:
     Attributes:
         format: Who reads the file.
         activations: Whether its reader quantizes activations, too.
-        quant_storage: The type as whose elements 4-bit codes of bitsandbytes are stored.
+        quant_storage: The element type of the tensors that hold 4-bit codes of bitsandbytes.
     """
 
     format: Format = Format.PLAIN
@@ -157,7 +157,7 @@ class Form:
         return Layout.PACKED if packed else Layout.NAIVE
 
     def rule(self) -> dict[str, Any]:
-        """Returns the fields of a descriptor with scales that the format has values for."""
+        """Returns the descriptor fields that the format prescribes for schemes with scales."""
         if self.format is Format.COMPRESSED_TENSORS:
             return {"convention": planq.Convention.COMPRESSED_TENSORS}
         if self.format is Format.BITSANDBYTES:  # which rounds a weight to float16 first
@@ -169,8 +169,8 @@ class Form:
     def leaves(self, name: str) -> bool:
         """Whether a weight of this name stays floating by default, as readers expect it to.
 
-        Readers quantize linear layers: what a name calls an embedding, an output layer, a norm or a
-        router stays as it is.
+        Readers quantize linear layers alone. A weight stays as it is if its name indicates an
+        embedding, an output layer, a norm or a router.
         """
         if self.format is Format.PLAIN:
             return False
@@ -181,7 +181,8 @@ class Form:
         """Refuses a weight that the format cannot hold.
 
         Raises:
-            CheckpointError: Its name is not that of a module's weight, or its width is not whole.
+            CheckpointError: Its name does not end with ``.weight``, its width is no multiple of the
+                group or block, or GGUF has no such type.
         """
         if self.format is Format.PLAIN:
             return
@@ -204,13 +205,13 @@ class Form:
     def config(
         self, scheme: Scheme, blocks: Blocks | None, floating: Sequence[str], dtype: str
     ) -> dict[str, Any] | None:
-        """Returns the entry ``quantization_config`` of ``config.json``; None for plain.
+        """Returns the entry ``quantization_config`` of ``config.json``; None for plain and GGUF.
 
         Args:
             scheme: How weights are quantized.
-            blocks: How the statistics of a codebook scheme lie.
+            blocks: The blocks of a codebook scheme; None for the others.
             floating: The modules that the reader is to leave as they are.
-            dtype: The type of the weights before, in which bitsandbytes will multiply.
+            dtype: The type of the weights before quantization, in which bitsandbytes will multiply.
         """
         if self.format is Format.COMPRESSED_TENSORS:
             return self._compressed_tensors(scheme, floating)
@@ -261,7 +262,7 @@ class Form:
             "quant_method": "bitsandbytes",
             "load_in_4bit": blocks is not None,
             "load_in_8bit": blocks is None,
-            # An empty list: where there is none, transformers makes one of its own.
+            # Present even if empty: without this key, transformers makes a list of its own.
             "llm_int8_skip_modules": list(floating),
         }
         if blocks:
@@ -283,9 +284,10 @@ def modules_of(names: Iterable[str]) -> list[str]:
 
 
 def is_linear(name: str, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> bool:
-    """Whether name and shape of a weight leave no doubt that it is a linear layer's.
+    """Whether name, shape and bias of a weight leave no doubt that it is a linear layer's.
 
-    An embedding has no bias, and a convolution of GPT-2 one as long as the weight is wide.
+    A linear layer's bias has as many elements as its weight has rows. An embedding has no bias. A
+    ``Conv1D`` of GPT-2 has a bias with as many elements as its weight has columns.
 
     Args:
         name: The weight.
@@ -300,16 +302,20 @@ def is_linear(name: str, shape: tuple[int, ...], bias: tuple[int, ...] | None) -
 
 
 def reaching(module: str) -> set[str]:
-    """Returns the keys by which transformers finds a module in a list of those to leave alone.
+    """Returns every key of a skip list by which transformers leaves this module alone.
 
-    A key stands for itself, for what is inside of it, and for all whose names end with it.
+    A key matches the module of that name, all modules inside of it, and all modules whose names end
+    with the key.
     """
     starts = {module[:at] for at, letter in enumerate(module) if letter == "."}
     return starts | {module[at:] for at in range(len(module))}
 
 
 def usual_dtype(dtypes: Iterable[str]) -> str:
-    """Returns the type of weights, or float32 where they have several; the file's own names."""
+    """Returns planq's name for the type of weights, which come as the file's names.
+
+    The type is float32 if the weights have several types, or there are none.
+    """
     names = sorted({FLOATING[dtype].value for dtype in dtypes})
     return names[0] if len(names) == 1 else "float32"
 

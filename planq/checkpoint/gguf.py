@@ -1,8 +1,8 @@
 """GGUF files by the package ``gguf``: Q8_0 and Q4_0 written and read.
 
-The package is the container: it is wanted when such a file is. Blocks come from planq's own plans,
-by `planq.Convention.GGML`. Tensors keep their names; an architecture's own names and keys, which
-llama.cpp looks for, are the work of its conversion scripts.
+The package ``gguf`` reads and writes the container, and is imported only for such files. planq's
+plans make the blocks, with `planq.Convention.GGML`. Tensors keep their names. llama.cpp expects
+names and keys of its own for each architecture; its conversion scripts make those.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 SUFFIX = ".gguf"
 _ARCHITECTURE = "planq"
 _SCALE_BYTES = 2
-# Formats of the container that hold plain numbers, by the names of safetensors.
+# The container's types of plain numbers, by their names in safetensors.
 _PLAIN = {name: name for name in ("F16", "BF16", "F32", "F64", "I8", "I16", "I32", "I64")}
 _OPTIONS = METADATA_PREFIX + "options"
 _CODES = {"Q8_0": planq.DType.INT8, "Q4_0": planq.DType.INT4}
@@ -109,7 +109,7 @@ def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport
                 data.reshape(_row_shape(entry, data)),
                 raw_dtype=package.GGMLQuantizationType[kind],
             )
-            # The container gives a number without axes one.
+            # The container stores a tensor without axes with one.
             stored = TensorEntry(entry.name, kind, entry.shape or (1,), data.size)
             made.append((stored, hashlib.sha256(data.data).hexdigest()))
         reader.check_unchanged()
@@ -154,11 +154,11 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
         progress: Called before each tensor with its name, its size and the size of all.
 
     Returns:
-        The report; a file that planq did not write has no digest to compare with.
+        The report. A file that planq did not write has no digest, and is not verified.
 
     Raises:
-        CheckpointError: The file is none, holds blocks of another format, or has not the digest
-            that it tells; nothing was written.
+        CheckpointError: The file is no GGUF file, holds blocks of another format, or does not match
+            the digest in its metadata; nothing was written.
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
@@ -219,12 +219,13 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
 
 
 def to_blocks(codes: Bytes, scale: Bytes, dtype: planq.DType) -> Bytes:
-    """Returns the bytes of blocks: a float16 scale, then 32 codes.
+    """Returns the bytes of GGML blocks: a float16 scale, then 32 codes.
 
     Args:
-        codes: int8 codes, or int4 codes of which the first of two has the low nibble.
+        codes: int8 codes, or int4 codes packed two a byte, the first in the low nibble.
         scale: The float16 scales.
-        dtype: int8 (Q8_0) or int4 (Q4_0), whose blocks keep a byte for the codes i and i + 16.
+        dtype: int8 (Q8_0) or int4 (Q4_0). A block of Q4_0 packs the codes i and i + 16 into one
+            byte, and stores each code plus 8.
     """
     scales = scale.reshape(-1, _SCALE_BYTES)
     if dtype is planq.DType.INT8:
@@ -235,7 +236,7 @@ def to_blocks(codes: Bytes, scale: Bytes, dtype: planq.DType) -> Bytes:
 
 
 def from_blocks(blocks: Bytes, dtype: planq.DType) -> tuple[Bytes, Bytes]:
-    """Returns codes and scales of blocks, as `to_blocks` takes them."""
+    """Returns codes and scales of blocks: the inverse of `to_blocks`."""
     width = GGML_BLOCK if dtype is planq.DType.INT8 else GGML_BLOCK // 2
     rows = blocks.reshape(-1, _SCALE_BYTES + width)
     scale = np.ascontiguousarray(rows[:, :_SCALE_BYTES]).reshape(-1)
@@ -305,7 +306,7 @@ def _plain_kind(path: Path, entry: TensorEntry) -> str:
 
 
 def _row_shape(entry: TensorEntry, data: Bytes) -> tuple[int, ...]:
-    """The shape of the bytes, of which the container makes that of the elements."""
+    """The shape in bytes; the container derives the shape in elements from it."""
     if not entry.shape:
         return (data.size,)
     rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
@@ -351,7 +352,7 @@ def _restored_entry(path: Path, tensor: Any, dtype: planq.DType) -> TensorEntry:
 
 
 def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progress) -> Comparison:
-    """Quantizes a file again, beside the one that was made of it, and compares every byte.
+    """Quantizes a file again into a temporary folder, and compares every byte of the result.
 
     Args:
         source: The safetensors file.
@@ -360,7 +361,7 @@ def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progr
         progress: Called as by `quantize_gguf`.
 
     Raises:
-        CheckpointError: The file does not tell how it was made, or is damaged beyond comparing.
+        CheckpointError: The file does not say how it was made, or is too damaged to compare.
         OSError: The system refused.
         planq.PlanqError: No kernel, or a device failed.
     """
@@ -384,7 +385,7 @@ def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progr
 
 
 def _held(path: Path) -> tuple[dict[str, tuple[str, bytes]], str]:
-    """Returns the tensors of a GGUF file, with their types and shapes, and planq's options."""
+    """Returns the tensors of a GGUF file, with types and shapes, and the options in it."""
     tensors, facts = _read(path)
     held = {
         tensor.name: (f"{tensor.tensor_type.name} {_shape(tensor)}", tensor.data.tobytes())
@@ -394,7 +395,7 @@ def _held(path: Path) -> tuple[dict[str, tuple[str, bytes]], str]:
 
 
 def _read(path: Path) -> tuple[list[Any], dict[str, str]]:
-    """Returns the tensors of a GGUF file, and what planq wrote of it."""
+    """Returns the tensors of a GGUF file, and the metadata that planq wrote into it."""
     try:
         reader = _package().GGUFReader(path)
         facts = {

@@ -1,9 +1,9 @@
 """The header of a safetensors file, read once and judged by the rules of the format.
 
 The safetensors library maps a file to look at it, and a file that shrinks under a mapping kills the
-process. So what is judged here is a copy of the header and the size of the file, of which nothing
-else is asked: neither the file again, nor room for another one of its size. Whatever is taken, the
-library takes too; it also takes names that come twice, and spellings that no writer uses.
+process. So this module checks a copy of the header and the size of the file, and reads nothing
+else. Every header that it accepts, the library accepts too. The library also accepts duplicate
+names, and spellings that no writer uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_HEADER = 100_000_000
 
 _METADATA = "__metadata__"
 _KEYS = {"dtype", "shape", "data_offsets"}
-# Every size in a header is an unsigned number of 64 bits, and so is every product of extents.
+# Sizes in a header, and products of extents, have to fit into 64 unsigned bits.
 _SIZES = 2**64
 
 
@@ -46,10 +46,10 @@ def parse_header(text: bytes, payload_bytes: int) -> tuple[dict[str, str], list[
 
     Args:
         text: The header without its length.
-        payload_bytes: How much of the file follows it.
+        payload_bytes: How many bytes of the file follow the header.
 
     Raises:
-        ValueError: It breaks a rule of the format, or does not go with the size of the file.
+        ValueError: It breaks a rule of the format, or contradicts the size of the file.
     """
     header = parse(text.decode("utf-8"), parse_int=_size)
     if not isinstance(header, dict):
@@ -61,7 +61,7 @@ def parse_header(text: bytes, payload_bytes: int) -> tuple[dict[str, str], list[
 
 
 def _size(digits: str) -> int:
-    """Reads a size, in the one spelling that it has."""
+    """Reads a size: decimal digits, without sign, fraction or exponent."""
     if not digits.isdecimal() or len(digits) > len(str(_SIZES)) or int(digits) >= _SIZES:
         raise ValueError(f"{digits[:24]} is no size")
     return int(digits)
@@ -80,13 +80,13 @@ def _strings(metadata: Any) -> dict[str, str]:
 
 
 def _check_text(text: str) -> None:
-    """Refuses half of a surrogate pair, which JSON can spell and no file of UTF-8 can hold."""
+    """Refuses a lone surrogate: JSON can spell it, but UTF-8 cannot encode it."""
     if not text.isascii():
         text.encode("utf-8")
 
 
 def _place(name: str, facts: Any) -> Place:
-    """Takes an entry apart; the library also takes spellings that no writer uses, as a list."""
+    """Reads one entry. Unlike the library, it refuses spellings that no writer uses."""
     _check_text(name)
     match facts:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [start, end]}:
@@ -96,7 +96,7 @@ def _place(name: str, facts: Any) -> Place:
 
 
 def _check_places(places: list[Place], payload_bytes: int) -> None:
-    """Refuses tensors that do not fill the payload, one after another and each as its type says."""
+    """Refuses payloads with gaps or overlaps, or whose sizes contradict types and shapes."""
     at = 0
     for place in sorted(places, key=lambda place: (place.start, place.end)):
         where = f"tensor {place.name!r}"
@@ -117,7 +117,7 @@ def _nbytes(where: str, place: Place) -> int:
     bits = 1
     for extent in (*place.shape, BITS[place.dtype]):
         bits *= extent
-        if bits >= _SIZES:  # also where an extent further on is 0
+        if bits >= _SIZES:  # even if a later extent is 0
             raise ValueError(f"{where}: larger than any file")
     if bits % 8:
         raise ValueError(f"{where}: ends within a byte")

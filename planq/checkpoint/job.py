@@ -1,4 +1,4 @@
-"""Quantizing a checkpoint file: the work of ``planq quantize``, without its words."""
+"""Quantizing a checkpoint file: the work of ``planq quantize``, without what it prints."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
-# Who made a file; another build may make the same bytes.
+# Version and build that made a file. Another build may make the same bytes otherwise.
 _BUILD = (f"{METADATA_PREFIX}version", f"{METADATA_PREFIX}build_id")
 
 
@@ -82,16 +82,17 @@ class Job:
         source: The safetensors file to read.
         target: The safetensors file to make.
         scheme: How weights are quantized.
-        include: Only weights in whose name this is found; None for all.
+        include: Quantize only weights whose name this pattern matches somewhere; None for all.
         overwrite: Whether `target` may exist and be replaced.
-        ranges: The range of every weight; None measures them.
+        ranges: The range of every weight; None to measure them.
         verify: Whether to read the file again and dequantize it before it gets its name.
-        blocks: How the statistics of a codebook scheme lie; None for the others.
-        exclude: No weights in whose name this is found.
-        form: Who reads the file, and with which options.
-        default_excludes: Whether to leave out what the format does by itself, too.
-        selection: Which weights of a model; None for a file alone, where the fields above decide.
-        shard: Whether it is a part of a model: it may have no weight to quantize.
+        blocks: The blocks of a codebook scheme; None for the others.
+        exclude: Leave out weights whose name this pattern matches somewhere; None for no others.
+        form: The format of the output, with its options.
+        default_excludes: Whether to leave out the weights that the format leaves out by default.
+        selection: Which weights of a model to quantize; None for a single file, where the fields
+            above decide.
+        shard: Whether the file is a part of a model; then it may have no weight to quantize.
     """
 
     source: Path
@@ -109,7 +110,7 @@ class Job:
     shard: bool = False
 
     def why_not(self, name: str) -> str:
-        """Why the weight of this name stays as it is; empty where it is to be quantized."""
+        """Why the weight of this name stays as it is; empty if it is to be quantized."""
         if self.include and not self.include.search(name):
             return "--include does not find it"
         if self.exclude and self.exclude.search(name):
@@ -120,7 +121,7 @@ class Job:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was asked for, but for the files: with them, the same bytes come out again."""
+        """The options, without the files. Same options and same input give the same bytes."""
         return {
             "scheme": self.scheme.value,
             **as_options(self.form),
@@ -135,16 +136,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightReport(TensorReport):
-    """What became of one weight: its digest is that of all tensors that are stored for it.
+    """What became of one weight: its digest is over all tensors that are stored for it.
 
-    Measured, `non_finite` counts the segments that dequantize to NaN, as they have a value that is
-    not finite, or with nested statistics any other segment does; calibrated, it counts the values.
+    With given ranges, `non_finite` counts the values that are not finite. Otherwise it counts the
+    segments that dequantize to NaN: those with a value that is not finite. With nested statistics,
+    one such value spoils every segment of the weight.
 
     Attributes:
         parts: The SHA-256 of each of these tensors, by name.
-        sqnr_db: Signal-to-quantization-noise ratio; infinite where the codes are exact, NaN where
-            there is no signal or a value that is not finite.
-        restored_sha256: Digest of the codes, dequantized; None without verification.
+        sqnr_db: Signal-to-quantization-noise ratio in dB; infinite if the codes are exact, NaN if
+            there is no signal or a value is not finite.
+        restored_sha256: SHA-256 of the dequantized codes; None without verification.
     """
 
     parts: dict[str, str]
@@ -160,12 +162,12 @@ class JobReport(FileReport):
         job: The request.
         source_digest: SHA-256 of the input file.
         tensors: The weights, in the order of the file.
-        largest_errors: Verified: by name, the largest absolute error of what was read back from
-            the file; not a finite number where a value is none.
+        largest_errors: The largest absolute error of each weight as read back from the file, by
+            name; not finite if a value is not. Empty without verification.
         floating: Why each of the other weights of two axes stayed as it is, by name.
-        basis: Of a folder: what told the kinds of its weights.
-        carried: Of a folder: files with weights of other modules, which were copied.
-        left_out: Of a folder: files with weights that the output does not have.
+        basis: For a folder: what told the kinds of its weights; None for a file.
+        carried: For a folder: files with weights of other modules, which were copied.
+        left_out: For a folder: files with weights that were not copied.
     """
 
     job: Job
@@ -237,7 +239,7 @@ class Comparison:
         path: The file.
         differing: What differs, by the name of a tensor, or by ``header``.
         tensors: The weights that were quantized again.
-        made_by: The version and the build of planq that the file names.
+        made_by: The version and the build of planq that the file says made it.
     """
 
     path: Path
@@ -261,12 +263,12 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
     """Quantizes a file again, and compares every byte with the one that is there.
 
     Args:
-        job: What was asked for when the file was made: `job_of` reads it out of the file.
+        job: The request that the file was made by: `job_of` reads it from the file.
         executor: Where to run the plans.
         progress: Called before each tensor with its name, its size and the size of all.
 
     Raises:
-        CheckpointError: One of the files is damaged beyond comparing.
+        CheckpointError: One of the files is too damaged to compare.
         OSError: The system refused.
         planq.PlanqError: No kernel, or a device failed.
     """
@@ -287,28 +289,28 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
 
 
 def difference(count: int | None) -> str:
-    """Says how many bytes of a tensor differ; None: it is not there, or another."""
+    """Says how many bytes of a tensor differ; None means that no such tensor is there."""
     if count is None:
         return "missing, or of another type or shape"
     return f"{count} byte{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
 
 
 def _header_difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """Names the strings that differ."""
+    """Names the metadata that differ."""
     names = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
     return f"other metadata: {', '.join(names)}" if names else "other bytes"
 
 
 def job_of(source: Path, target: Path, ranges: Ranges | None = None) -> Job:
-    """Returns the request that a file was made by, as its metadata tells.
+    """Returns the request that a file was made by, from its metadata.
 
     Args:
-        source: What it was made of.
+        source: The file that was quantized.
         target: The file.
         ranges: The ranges of the weights, if they were given.
 
     Raises:
-        CheckpointError: The file does not tell, or was made with other ranges.
+        CheckpointError: The metadata are missing or damaged, or the ranges were others.
     """
     with closing(CheckpointReader(target)) as reader:
         text = reader.metadata.get(f"{METADATA_PREFIX}options", "")
@@ -316,7 +318,7 @@ def job_of(source: Path, target: Path, ranges: Ranges | None = None) -> Job:
 
 
 def _typed(value: Any, *kinds: type | None) -> Any:
-    """Returns a value of one of these types, or None where that is one."""
+    """Returns a value that has one of these types; None among them allows None."""
     if type(value) not in [type(None) if kind is None else kind for kind in kinds]:
         raise TypeError(f"{value!r} is of another type")
     return value
@@ -331,7 +333,7 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         job: The request to fill in.
 
     Raises:
-        CheckpointError: The text is none of a request, or the ranges are others.
+        CheckpointError: The text does not hold options, or the ranges were others.
     """
     try:
         options = json.loads(text)
@@ -368,11 +370,11 @@ class _Weight:
     """A weight to quantize.
 
     Attributes:
-        stored: What it becomes.
-        desc: What makes the codes.
-        plans: What makes all that is stored: the first one the codes.
-        given: Calibrated: the bytes of its scales and zero points.
-        back: What dequantizes it again; None without verification.
+        stored: The weight as it will be stored.
+        desc: The descriptor that makes the codes.
+        plans: The plans that make all that is stored; the first makes the codes.
+        given: The bytes of given scales and zero points; empty if they are measured.
+        back: The plan that dequantizes it again; None without verification.
     """
 
     stored: StoredWeight
@@ -392,7 +394,7 @@ def _planned(
 
 
 def chosen_weights(job: Job, reader: CheckpointReader) -> list[TensorEntry]:
-    """Returns the weights of an open file that a request is about.
+    """Returns the weights of an open file that a request quantizes.
 
     Raises:
         CheckpointError: There is none, or the file is quantized already.
@@ -416,7 +418,7 @@ def chosen_weights(job: Job, reader: CheckpointReader) -> list[TensorEntry]:
 
 
 def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str, _Weight]:
-    """Selects the plans for every weight of the request, by name; equal descriptors share one."""
+    """Selects plans for every weight of the request, by name; equal descriptors share a plan."""
     select = plan_selector(executor)
     return {entry.name: _weight(job, entry, select) for entry in chosen_weights(job, reader)}
 
@@ -470,7 +472,7 @@ def _metadata(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
 def _config(
     job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]
 ) -> dict[str, Any] | None:
-    """Returns what a model's ``config.json`` has to say of the file."""
+    """Returns the ``quantization_config`` that readers of the file need; None for plain."""
     floating = [
         entry.name for entry in reader.entries if is_weight(entry) and entry.name not in weights
     ]
@@ -479,7 +481,7 @@ def _config(
 
 
 def _bytes_to_read(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]) -> int:
-    """Returns how much of the input all passes read: the verification reads weights again."""
+    """Returns how many bytes of the input all passes read; verification reads weights again."""
     again = (weight.stored.original for weight in weights.values() if job.verify)
     return sum(entry.nbytes for entry in (*reader.entries, *again))
 
@@ -497,7 +499,7 @@ class _Run:
     total: int
 
     def quantize(self) -> tuple[WeightReport, ...]:
-        """Writes every tensor."""
+        """Quantizes or copies every tensor of the input to the output."""
         tensors = []
         for entry in self.reader.entries:
             self._advance(entry)
@@ -508,7 +510,7 @@ class _Run:
         return tuple(tensors)
 
     def verify(self, tensors: Sequence[WeightReport]) -> dict[str, float]:
-        """Dequantizes the file from the disk; returns the largest error of every weight."""
+        """Reads the file back and dequantizes it; returns each weight's largest absolute error."""
         errors = {}
         select = plan_selector(self.executor)
         if not isinstance(self.writer, CheckpointWriter):
@@ -546,7 +548,7 @@ class _Run:
             non_finite = count_non_finite(values, desc.input_dtype)
         else:
             non_finite = count_spoiled(desc, made)
-        del values  # before the restored weight takes as much memory
+        del values  # frees memory before the restored weight needs as much
         return WeightReport(
             name=entry.name,
             dtype=entry.dtype,

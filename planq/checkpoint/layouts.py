@@ -1,10 +1,11 @@
-"""How weights that have scales lie in a file: names, shapes and the order of their bytes.
+"""Layouts in a file of weights that have scales: names, shapes and the order of bytes.
 
-``PLAIN`` and ``NAIVE`` (compressed-tensors): the codes under the weight's name, a byte each or two
-codes a byte, and ``NAME_scale``. ``PACKED`` (compressed-tensors): codes without a sign as bits of
-int32 under ``NAME_packed``, each row filled up with zeros, ``NAME_scale``, and the weight's shape
-under ``NAME_shape``. ``ROWS`` (bitsandbytes): codes of int8, the largest magnitude of each row
-under ``SCB``, and 0 for "in rows" under ``weight_format``.
+- ``PLAIN``, and ``NAIVE`` of compressed-tensors: codes under the weight's name, one or two a byte,
+  and scales under ``NAME_scale``.
+- ``PACKED`` of compressed-tensors: unsigned codes packed into int32 under ``NAME_packed``, each row
+  padded with zeros; scales under ``NAME_scale``; the weight's shape under ``NAME_shape``.
+- ``ROWS`` of bitsandbytes: int8 codes under the weight's name; the absmax of each row under
+  ``SCB``; 0, which means row-major, under ``weight_format``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = {"output": "", "scale": "_scale", "zero_point": "_zero_point"}
 _WORD_BYTES = 4
-# What turns a code of two's complement into one that counts from the lowest.
+# XOR with these sign bits turns two's complement codes into unsigned codes with an offset.
 _SIGN_BITS = {planq.DType.INT8: 0x80, planq.DType.INT4: 0x88}
 _LARGEST_INT8 = np.float32(127)
 
@@ -41,13 +42,13 @@ class Layout(StrEnum):
 def parts_of(layout: Layout, original: TensorEntry, desc: Scaling) -> dict[str, TensorEntry]:
     """Returns the tensors that a weight becomes, by operand of the quantization.
 
-    A scale per channel is stored as a column, the form in which it multiplies the codes by
-    broadcasting and in which loaders of quantized checkpoints expect it.
+    Scales per channel are stored as a column of shape (rows, 1). So they broadcast over the codes,
+    and loaders of quantized checkpoints expect that.
 
     Args:
-        layout: Under which names.
+        layout: The layout.
         original: The weight.
-        desc: What makes its codes.
+        desc: The descriptor that makes its codes.
     """
     if layout is Layout.ROWS:
         return _row_parts(original)
@@ -74,7 +75,7 @@ def parts_of(layout: Layout, original: TensorEntry, desc: Scaling) -> dict[str, 
 def payloads_of(
     layout: Layout, original: TensorEntry, desc: Scaling, made: dict[str, Bytes]
 ) -> dict[str, Bytes]:
-    """Returns the bytes of the parts, of those of the operands of the quantization."""
+    """Returns the bytes of each part, made from the operands of the quantization."""
     if layout is Layout.ROWS:
         return {"output": made["output"], "absmax": made["absmax"], "format": np.zeros(1, np.uint8)}
     if layout is Layout.PACKED:
@@ -86,7 +87,7 @@ def payloads_of(
 def inputs_of(
     layout: Layout, original: TensorEntry, desc: Scaling, payloads: dict[str, Bytes]
 ) -> dict[str, Bytes]:
-    """Names the bytes of the parts as the dequantization reads them."""
+    """Returns the operands of the dequantization, made from the bytes of the parts."""
     if layout is Layout.ROWS:
         scale = payloads["absmax"].view(np.float32) / _LARGEST_INT8
         return {"input": payloads["output"], "scale": scale.view(np.uint8)}
@@ -108,7 +109,7 @@ def _row_parts(original: TensorEntry) -> dict[str, TensorEntry]:
 
 
 def _words(codes: TensorEntry) -> int:
-    """How many int32 a row of codes takes."""
+    """How many int32 words a row of codes takes."""
     return -(-codes.shape[-1] // _WORD_BYTES)
 
 
@@ -121,7 +122,7 @@ def _packed(codes: Bytes, original: TensorEntry, desc: Scaling) -> Bytes:
     width = _row_bytes(desc)
     packed = np.zeros((rows, -(-width // _WORD_BYTES) * _WORD_BYTES), np.uint8)
     packed[:, :width] = codes.reshape(rows, width) ^ np.uint8(_SIGN_BITS[desc.output_dtype])
-    if desc.output_dtype is planq.DType.INT4 and columns % 2:  # nothing stands in the spare nibble
+    if desc.output_dtype is planq.DType.INT4 and columns % 2:  # the spare nibble has to be zero
         packed[:, width - 1] &= 0x0F
     return packed.reshape(-1)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 Float64 = npt.NDArray[np.float64]
 
-# A weight may hold anything, also NaNs that signal: what it becomes is counted, not warned of.
+# A weight may hold anything, also signaling NaNs. What is not finite is counted, not warned of.
 _quietly = np.errstate(all="ignore")
 
-# A block's float64 copies stay in the processor's cache; columns are cut at whole groups and bytes.
+# Float64 copies of a piece of this size fit into the cache. Pieces end at whole groups and bytes.
 _BLOCK_ELEMENTS = 1 << 16
 _BLOCK_COLUMNS = 1 << 14
 
@@ -44,20 +44,19 @@ _VIEWS = {
 def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes]) -> float:
     """Returns ``10 log10(sum x^2 / sum (x - y)^2)`` of a quantization, in dB.
 
-    ``y`` is what the codes stand for: ``s (q - z)``, or ``v[q] a`` with the values v of a codebook
-    and the largest magnitude a of the block. Computed in float64, piece by piece, so that it takes
-    no memory to speak of.
+    ``y`` is the dequantized value: ``s (q - z)``, or ``v[q] a`` with the codebook v and the absmax
+    a of the block. It is computed in float64, piece by piece, in little memory.
 
     Args:
-        desc: What was quantized: two axes; one scale for the tensor, for each row, for each group
-            of `GROUP_SIZE` or `GGML_BLOCK` along the last axis, or for each block of `GROUP_SIZE`
-            rows and columns; or flat blocks of 4-bit codes, the first of two in the high nibble,
-            or of 8-bit codes.
+        desc: The quantization, of a weight with two axes. Scales are per tensor, per row, per group
+            of `GROUP_SIZE` or `GGML_BLOCK` along the last axis, or per block of `GROUP_SIZE` rows
+            and columns. A codebook has flat blocks of 8-bit codes, or of 4-bit codes, of which the
+            first of two has the high nibble.
         weight: The bytes of x.
-        made: The bytes of what the quantization made or was given, by operand.
+        made: The bytes of the outputs of the quantization and of given parameters, by operand.
 
     Returns:
-        The ratio: infinite where nothing was lost, NaN where x has no signal or a value that is
+        The ratio in dB: infinite if nothing was lost, NaN if x is all zero or has a value that is
         not finite.
     """
     if not weight.size:
@@ -78,11 +77,11 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
 
 @_quietly
 def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
-    """Counts the segments that dequantize to NaN, as a value was not finite.
+    """Counts the segments (values with one scale) that dequantize to NaN.
 
     Args:
-        desc: What was quantized.
-        made: The bytes of what the quantization made, by operand.
+        desc: The quantization.
+        made: The bytes of its outputs, by operand.
     """
     if isinstance(desc, Scaling):
         scales = _decode(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
@@ -95,7 +94,7 @@ def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
 
 @_quietly
 def count_non_finite(values: Bytes, dtype: planq.DType) -> int:
-    """Counts the values that are a NaN or an infinity."""
+    """Counts the values that are NaN or infinite."""
     return sum(int((~np.isfinite(piece)).sum()) for (piece,) in _pieces(dtype, values))
 
 
@@ -109,7 +108,7 @@ def largest_error(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
         restored: The bytes of y.
 
     Returns:
-        The largest error: 0 without values; NaN or infinite where a value of x or y is.
+        The largest error: 0 without values; NaN or infinite if a value of x or y is.
     """
     errors = [0.0]
     for wanted, got in _pieces(dtype, weight, restored):
@@ -118,7 +117,7 @@ def largest_error(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
 
 
 def _pieces(dtype: planq.DType, *arrays: Bytes) -> Iterator[tuple[Float64, ...]]:
-    """Reads arrays of one length together, piece by piece."""
+    """Decodes arrays of equal length to float64, together, piece by piece."""
     views = [array.view(_VIEWS[dtype]) for array in arrays]
     for at in range(0, views[0].size, _BLOCK_ELEMENTS):
         yield tuple(_decode(view[at : at + _BLOCK_ELEMENTS], dtype) for view in views)
@@ -127,7 +126,7 @@ def _pieces(dtype: planq.DType, *arrays: Bytes) -> Iterator[tuple[Float64, ...]]
 def _scaled(
     desc: Scaling, weight: Bytes, made: Mapping[str, Bytes]
 ) -> Iterator[tuple[Float64, Float64]]:
-    """Yields what was quantized, and what codes and scales make of it, piece by piece."""
+    """Yields original and dequantized values of a scheme with scales, piece by piece."""
     rows, columns = desc.shape
     size = GGML_BLOCK if desc.scope.size == GGML_BLOCK else GROUP_SIZE
     x = _grid(weight, desc.input_dtype, rows)
@@ -145,7 +144,7 @@ def _scaled(
 def _looked_up(
     desc: planq.BlockwiseQuantizeDescriptor, weight: Bytes, made: Mapping[str, Bytes]
 ) -> Iterator[tuple[Float64, Float64]]:
-    """The same for codebooks, whose blocks do not mind rows."""
+    """Yields the same for codebooks, whose blocks run on over the ends of rows."""
     values = getattr(planq.codebooks, desc.codebook.value)().astype(np.float64)
     codes, size = made["output"], desc.block_size
     for number, (wanted,) in enumerate(_pieces(desc.input_dtype, weight)):
@@ -165,7 +164,7 @@ def _looked_up(
 def _absmax(
     desc: planq.BlockwiseQuantizeDescriptor, made: Mapping[str, Bytes], first: int, last: int
 ) -> Float64:
-    """The largest magnitudes of some blocks; nested ones as the dequantization restores them."""
+    """The absmax of blocks ``first`` to ``last``; nested ones are dequantized as kernels do."""
     operands = desc.operands()
     held = {
         name: made[name].view(operands[name].storage)
@@ -183,7 +182,7 @@ def _absmax(
 
 
 def _parameters(desc: Scaling, raw: Bytes, dtype: planq.DType) -> Float64:
-    if desc.scope.kind == "block":  # as groups of the rows that share them
+    if desc.scope.kind == "block":  # repeated for each row, so that they read like groups
         bands = -(-desc.shape[0] // GROUP_SIZE)
         found = _decode(_grid(raw, dtype, bands), dtype)
         return np.repeat(found, GROUP_SIZE, axis=0)[: desc.shape[0]]
@@ -204,7 +203,7 @@ def _grid(raw: Bytes, dtype: planq.DType, rows: int) -> npt.NDArray[Any]:
 
 
 def _decode(values: npt.NDArray[Any], dtype: planq.DType) -> Float64:
-    """Widens values, bfloat16 being stored as the upper half of a float32."""
+    """Widens values to float64; bfloat16 comes as the upper half of a float32."""
     if dtype is planq.DType.BFLOAT16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float64)
@@ -222,7 +221,7 @@ def _codes(q: npt.NDArray[Any], dtype: planq.DType, row: slice, column: slice) -
 
 
 def _spread(p: Float64, row: slice, column: slice, size: int) -> Float64:
-    """Returns the parameters of a block in a shape that broadcasts over it."""
+    """Returns the parameters of a piece in a shape that broadcasts over it."""
     if len(p) > 1:
         p = p[row]
     if p.shape[1] == 1:
@@ -243,11 +242,11 @@ def _int4_pairs() -> npt.NDArray[np.complex128]:
 
 
 def _pairs(first: Float64, second: Float64) -> npt.NDArray[np.complex128]:
-    """The two values of every byte: a complex number is a pair to NumPy.
+    """The two values of every byte, as one complex number, so that one lookup yields both.
 
     Args:
-        first: The first value by nibble; along axis 0 if that is the high one, else along axis 1.
-        second: The second value by the other nibble.
+        first: The first value by its nibble, along axis 0 if that is the high one, else axis 1.
+        second: The second value by the other nibble, along the other axis.
     """
     pairs = np.stack(np.broadcast_arrays(first, second), axis=-1)
     return pairs.view(np.complex128).reshape(256)
@@ -260,7 +259,7 @@ def _nested_codebook() -> npt.NDArray[np.float32]:
 
 @cache
 def _float8_e4m3fn() -> Float64:
-    """The value of every code: sign, four exponent bits of bias 7, three fraction bits."""
+    """The value of every code: a sign, four exponent bits with bias 7, three fraction bits."""
     code = np.arange(256)
     exponent, fraction = (code >> 3) & 15, code & 7
     magnitude = np.where(

@@ -1,4 +1,4 @@
-"""What became of a file and of each of its weights, in whichever direction."""
+"""Reports of a file and of each of its weights, for quantizing and for restoring."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class TensorReport:
 
     Attributes:
         name: Its name in both files.
-        dtype: The floating type that it had or has again, as the file format names it.
+        dtype: The type of the floating weight, as the file format names it.
         shape: Its shape.
-        sku: What the kernel that made it promises, by name.
+        sku: The SKU of the kernel that made it.
         guarantee: What that kernel promises.
-        bytes_before: Its size in the input: quantized weights with their scales.
+        bytes_before: Its size in the input; a quantized weight counts with its scales.
         bytes_after: Its size in the output, likewise.
-        digest: Digest of what was written for it; the command says of what.
-        non_finite: How much of it is not finite; the command says what it counts.
+        digest: Digest of what was written for it; subclasses say of what.
+        non_finite: How much of it is not finite; subclasses say what is counted.
         seconds: Time of the kernel.
     """
 
@@ -47,13 +47,13 @@ class FileReport:
     Attributes:
         source: The input file.
         target: The output file.
-        digest: One SHA-256 over all that was written, and the digest of the input.
+        digest: One SHA-256 over all that was written and over the digest of the input.
         device: Where the plans ran.
         tensors: The weights, in the order of the file.
-        copied_tensors: How many tensors went over unchanged.
-        copied_bytes: Their size.
-        source_bytes: Size of the input file.
-        target_bytes: Size of the output file.
+        copied_tensors: How many tensors were copied unchanged.
+        copied_bytes: Their size in bytes.
+        source_bytes: Size of the input file in bytes.
+        target_bytes: Size of the output file in bytes.
         seconds: Time from opening the input to the output's final name.
     """
 

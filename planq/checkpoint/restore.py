@@ -1,4 +1,4 @@
-"""Restoring a checkpoint file: the work of ``planq dequantize``, without its words."""
+"""Restoring a checkpoint file: the work of ``planq dequantize``, without what it prints."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class RestoreJob:
     Attributes:
         source: The file that ``planq quantize`` or bitsandbytes wrote.
         target: The safetensors file to make.
-        dtype: The type of the restored weights; None gives each its own again.
+        dtype: The type of the restored weights; None gives each the type it had.
         overwrite: Whether `target` may exist and be replaced.
-        damaged_too: Whether to go on with a file that has not the digests that it tells.
+        damaged_too: Whether to go on with a file that does not match its own digests.
     """
 
     source: Path
@@ -58,12 +58,12 @@ class RestoreJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReport(FileReport):
-    """What became of a file: the digests of its weights are those of their values.
+    """What became of a file: the digests of its weights are over their restored values.
 
     Attributes:
         input_digest: Digest of the content of the input.
-        verified: Whether the input had digests, and all of it has them.
-        damaged: Whether it had digests, and something in it has others.
+        verified: Whether the input holds digests, and matches them.
+        damaged: Whether the input holds digests, and does not match them.
     """
 
     input_digest: str
@@ -160,10 +160,10 @@ def _select(job: RestoreJob, reader: CheckpointReader, executor: Executor) -> di
 
 
 def _entries(reader: CheckpointReader, weights: Mapping[str, _Weight]) -> list[TensorEntry]:
-    """Returns the tensors of the output; scales and zero points are none."""
+    """Returns the tensors of the output, without scales, zero points and the like."""
     parts = [list(weight.stored.parts.values()) for weight in weights.values()]
     spent = {part.name for each in parts for part in each}
-    # A weight stands where its codes stood, whatever their name.
+    # A weight takes the place of its codes, which may have another name.
     made = {
         each[0].name: weight.entry for each, weight in zip(parts, weights.values(), strict=True)
     }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GROUP_SIZE = 128
 GGML_BLOCK = 32
 
-# The floating types that a scheme quantizes: the file format's name and planq's.
+# The floating types that a scheme quantizes, by their names in the file format.
 FLOATING = {
     "F16": planq.DType.FLOAT16,
     "BF16": planq.DType.BFLOAT16,
@@ -26,7 +26,7 @@ FLOATING = {
 }
 FORMAT_NAME = {dtype: name for name, dtype in FLOATING.items()}
 
-# Storage types of plan operands: the file format's name.
+# The file format's names of the storage types of operands.
 STORAGE = {
     "int8": "I8",
     "uint8": "U8",
@@ -40,7 +40,7 @@ STORAGE = {
     "float64": "F64",
 }
 
-# What makes the codes: scales of the weight's own ranges or of given ones, or a codebook.
+# The descriptors that make codes: with measured scales, with given scales, or with a codebook.
 Scaling = planq.DynamicRangeQuantizeDescriptor | planq.QuantizeDescriptor
 Quantizing = Scaling | planq.BlockwiseQuantizeDescriptor
 
@@ -81,24 +81,25 @@ _SCALES = {
     Scheme.Q4_0: (planq.DType.INT4, planq.Scope.group(GGML_BLOCK), _SYMMETRIC),
 }
 
-# The table, and the block that bitsandbytes takes for it unless told.
+# The codebook, and the default block size of bitsandbytes for it.
 _CODEBOOKS = {
     Scheme.NF4: (planq.Codebook.NF4, 64),
     Scheme.FP4: (planq.Codebook.FP4, 64),
     Scheme.INT4_AF4: (planq.Codebook.AF4, 64),
     Scheme.DYNAMIC8: (planq.Codebook.DYNAMIC, 4096),
 }
-# bitsandbytes nests the statistics of 4-bit codes so; those of 8-bit codes in blocks of the codes'.
+# The block size of nested statistics of 4-bit codes in bitsandbytes. For 8-bit codes, it takes the
+# block size of the codes.
 _NESTED_BLOCK_4BIT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How the statistics of a codebook scheme lie.
+    """The blocks of a codebook scheme.
 
     Attributes:
         size: Elements that share an absmax.
-        nested_size: Absmax of a block of nested statistics; None: they are stored as they are.
+        nested_size: How many absmax form a block of nested statistics; None if they are not nested.
     """
 
     size: int
@@ -117,7 +118,7 @@ def choose_blocks(
 
     Args:
         scheme: How weights are quantized.
-        size: Elements of a block; None for as many as bitsandbytes takes.
+        size: Elements of a block; None for the default of bitsandbytes.
         nested: Whether statistics are nested.
         calibrated: Whether ranges are given.
 
@@ -152,7 +153,7 @@ def describe(
         entry: The weight.
         calibrated: Whether its scales are given; else they are measured.
         blocks: What `choose_blocks` returned for a codebook scheme; None for a scheme with scales.
-        rule: Fields of the descriptor that a format has its own values for, where there are scales.
+        rule: Descriptor fields that the format prescribes; only for schemes with scales.
     """
     if blocks:
         codebook, _ = _CODEBOOKS[scheme]

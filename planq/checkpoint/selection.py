@@ -1,7 +1,7 @@
 """Which weights of a model's folder are quantized, and which modules readers leave alone.
 
-What transformers says of an architecture may change with its version, and it may not be there at
-all. So a selection is made once, and recorded in ``planq.json``: `planq verify` follows the record.
+The answer of transformers depends on its version, and it may not be installed. So the selection is
+made once and recorded in ``planq.json``. ``planq verify`` follows the record.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 UNSURE = "unsure: neither name nor shape tells a linear layer"
 _SHIELDED = "its reader leaves it alone together with a module of a like name"
-# Models whose linear layers are of a class of their own, which transformers reads as floats.
+# Models whose linear layers have a class of their own; transformers loads their weights as floats.
 _OWN_LAYERS = ("falcon", "idefics")
 _OWN = "transformers has a class of its own for it"
-# Parts of models that transformers keeps in float32, whatever they are made of.
+# Modules that transformers keeps in float32.
 _KEPT = re.compile(r"(^|\.)(qformer|wo)\.")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 _NAMES = "names and shapes: "
@@ -54,8 +54,8 @@ class Selection:
     """What becomes of the weights of two axes of a model, as ``planq.json`` records it.
 
     Attributes:
-        basis: What told one kind of weight from another: an architecture of transformers, or names
-            and shapes, and why.
+        basis: How the kinds of weights were determined: the architecture in transformers, or names
+            and shapes alone, and why.
         quantized: The weights that are quantized, in order.
         floating: Why each of the others stays as it is, by name.
         ignored: The modules that readers are told to leave alone, in order.
@@ -83,14 +83,14 @@ class Selection:
 
 
 def read_selection(where: str, record: object) -> Selection:
-    """Returns the selection that a record is of.
+    """Returns the selection that a record holds.
 
     Args:
-        where: What to name in errors.
-        record: What `Selection.to_dict` was, from JSON.
+        where: The file to name in errors.
+        record: What `Selection.to_dict` returned, read from JSON.
 
     Raises:
-        CheckpointError: It is none.
+        CheckpointError: It holds no selection.
     """
     match record:
         case {
@@ -140,14 +140,14 @@ def select_weights(
 def by_names(
     job: Job, config: Mapping[str, Any], entries: Sequence[TensorEntry], reason: str
 ) -> Selection:
-    """Chooses by what names and shapes tell alone, as where transformers is not installed.
+    """Chooses weights by names and shapes alone, for instance without transformers.
 
     Args:
         job: The request.
-        config: What ``config.json`` holds. Where it names no model type, there is no architecture
-            to be unsure of, and every weight is taken whose name tells nothing else.
+        config: What ``config.json`` holds. If it names no model type, every weight is quantized
+            unless its name speaks against it.
         entries: The tensors of all files.
-        reason: Why nobody could be asked.
+        reason: Why the architecture is unknown.
     """
     shapes = {entry.name: entry.shape for entry in entries}
     weights = {entry.name: entry.shape for entry in entries if is_weight(entry)}
@@ -164,12 +164,12 @@ def by_names(
 
 
 def reason_of(selection: Selection) -> str | None:
-    """Why names and shapes alone decided; None where an architecture did."""
+    """Why names and shapes alone decided; None if an architecture did."""
     return selection.basis[len(_NAMES) :] if selection.basis.startswith(_NAMES) else None
 
 
 def _why_by_kind(job: Job, name: str, kind: str) -> str:
-    """Why a weight stays floating; empty where it is quantized."""
+    """Why a weight of known kind stays floating; empty if it is quantized."""
     if kind not in (LINEAR, OUTPUT, MERGED):
         return kind
     if kind == OUTPUT and job.default_excludes:
@@ -178,7 +178,7 @@ def _why_by_kind(job: Job, name: str, kind: str) -> str:
 
 
 def _check_packed(job: Job, known: Architecture, floating: Mapping[str, str]) -> None:
-    """Refuses packed codes of a model that transformers cannot load with them."""
+    """Refuses packed codes for a model that transformers cannot load with them."""
     modules = [name for name, weight in known.modules.items() if weight and weight not in floating]
     if not known.loads_packed(modules):
         what = f"transformers cannot load {known.name.split(',')[0]} with packed codes"
@@ -194,7 +194,7 @@ def _why_by_name(
     shape: tuple[int, ...],
     bias: tuple[int, ...] | None,
 ) -> str:
-    """The same where nobody tells the kind."""
+    """Why a weight of unknown kind stays floating; empty if it is quantized."""
     kind = config.get("model_type")
     lenient = kind is None or not job.default_excludes
     if why := job.why_not(name):
@@ -208,13 +208,14 @@ def _why_by_name(
 
 
 def _floating_merged(job: Job, merged: Sequence[str]) -> dict[str, str]:
-    """Returns which of the weights stay floating of which transformers makes one tensor.
+    """Returns which weights stay floating, of those that transformers merges into one tensor.
 
-    It takes them from compressed-tensors as packed integers, and nothing else where other weights
-    are packed, or as float8 with a scale for a row or all; in both cases all of them or none.
+    It loads merged weights of compressed-tensors in two forms: as packed integers, or as float8
+    with a scale per row or per tensor. If other weights of the model are packed, it loads these in
+    no other form. In both forms, either all of them are quantized or none.
 
     Raises:
-        CheckpointError: It would not take them either way.
+        CheckpointError: transformers could load them in neither form.
     """
     if job.form.format is not Format.COMPRESSED_TENSORS:
         return dict.fromkeys(merged, MERGED)
@@ -235,7 +236,10 @@ def _floating_merged(job: Job, merged: Sequence[str]) -> dict[str, str]:
 def _add_shielded(
     reader: Format, needed: set[str], floating: dict[str, str], weights: Collection[str]
 ) -> None:
-    """Leaves weights whose modules transformers leaves alone with others, by what it calls them."""
+    """Adds the weights that bitsandbytes' skip list leaves floating because keys match them too.
+
+    A key of the list matches more modules than the one that it names, see `reaching`.
+    """
     if reader is not Format.BITSANDBYTES:
         return
     rest = sorted(set(weights) - set(floating))
@@ -250,7 +254,7 @@ def _module(name: str) -> str:
 
 
 def _without_base(needed: set[str], known: Architecture) -> set[str]:
-    """The names that modules have in the model without its head."""
+    """The names of modules in the model without its head."""
     start = f"{known.base}."
     return {name.removeprefix(start) for name in needed} if known.base else set()
 
@@ -263,7 +267,11 @@ def _selection(
     needed: set[str],
     also: Collection[str],
 ) -> Selection:
-    """Puts a selection together: modules that need not be named are, where that hurts no other."""
+    """Puts a selection together.
+
+    Modules that need not be on the list of ignored ones are put on it too, unless that would make a
+    reader leave a quantized module alone.
+    """
     quantized = sorted(set(weights) - set(floating))
     modules = [_module(name) for name in quantized]
     hurting = set(modules)

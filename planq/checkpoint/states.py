@@ -1,8 +1,8 @@
 """Weights in bitsandbytes' layout: codes under the weight's name, and their state beside them.
 
-A state is what `planq.QuantState` packs: tensors under ``NAME.absmax`` and the like, and everything
-that is no tensor as JSON, under ``NAME.quant_state.bitsandbytes__nf4``. It says all that restoring
-takes, so a file needs no metadata, and it does not matter who wrote it.
+A state is what `planq.QuantState` packs: tensors under ``NAME.absmax`` and the like, and the rest
+as JSON under ``NAME.quant_state.bitsandbytes__nf4``. It has everything that restoring needs. So a
+file needs no metadata, and any program may have written it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 
 _PACKED = "quant_state.bitsandbytes__"
 _TENSORS = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
-# The key of the codes among those of a state.
+# The key of the codes, beside the keys of the state.
 _CODES = ""
 
 _NUMPY = {STORAGE[name]: np.dtype(name) for name in ("uint8", "float32", "float64")}
@@ -45,7 +45,7 @@ class CodebookWeight:
     Attributes:
         original: The weight before it was quantized; its payload is not in the file.
         parts: The tensors that the weight became, by their key in the state.
-        state: The state; its tensors tell their shapes and types, and may hold no values.
+        state: The state; its arrays have shapes and types, but may lack the values.
     """
 
     original: TensorEntry
@@ -58,7 +58,7 @@ class CodebookWeight:
         return sum(part.nbytes for part in self.parts.values())
 
     def restoring(self, dtype: planq.DType | None = None) -> planq.BlockwiseDequantizeDescriptor:
-        """Returns the way back to floating values; None is the weight's own type."""
+        """Returns the descriptor that dequantizes it, to ``dtype`` or to the weight's own type."""
         state = self.state
         statistics = state.nested_absmax if state.nested else state.absmax
         return planq.BlockwiseDequantizeDescriptor(
@@ -72,11 +72,11 @@ class CodebookWeight:
         )
 
     def values(self, payload: Bytes) -> Bytes:
-        """Returns the bytes of the weight as they are quantized."""
+        """Returns the bytes that the plans read: the weight as it is."""
         return payload
 
     def payloads(self, made: Mapping[str, Bytes]) -> dict[str, Bytes]:
-        """Returns the bytes of the parts, of those of the outputs of the quantization."""
+        """Returns the bytes of each part, made from the outputs of the quantization."""
         measured = {
             name: data.view(getattr(self.state, name).dtype)
             for name, data in made.items()
@@ -88,7 +88,7 @@ class CodebookWeight:
         }
 
     def inputs(self, payloads: Mapping[str, Bytes]) -> dict[str, Bytes]:
-        """Names the bytes of the parts as the dequantization reads them."""
+        """Returns the operands of the dequantization, made from the bytes of the parts."""
         state = planq.QuantState.from_dict(
             {
                 key: payloads[key].view(_NUMPY[part.dtype])
@@ -104,15 +104,15 @@ class CodebookWeight:
 def codebook_weight(
     original: TensorEntry, desc: planq.BlockwiseQuantizeDescriptor, storage: str = "uint8"
 ) -> CodebookWeight:
-    """Returns what a weight becomes, before it does.
+    """Returns the form in which a weight will be stored, before it is quantized.
 
     Args:
         original: The weight.
-        desc: What will make its codes.
-        storage: The type as whose elements 4-bit codes are stored.
+        desc: The descriptor that will make its codes.
+        storage: The element type of the tensor that holds 4-bit codes.
 
     Raises:
-        CheckpointError: The codes are no whole number of these.
+        CheckpointError: The codes do not fill a whole number of such elements.
     """
     operands = desc.operands()
     four_bits = desc.output_dtype is planq.DType.UINT4
@@ -149,10 +149,10 @@ def codebook_weight(
 
 
 def read_states(reader: CheckpointReader) -> dict[str, CodebookWeight]:
-    """Finds the weights of an open file that have a state, by name, and checks that all is there.
+    """Finds the weights of an open file that have a state, by name, and checks their parts.
 
     Raises:
-        CheckpointError: A state that contradicts itself, or does not go with the codes.
+        CheckpointError: A state contradicts itself or its codes, or has none.
     """
     states: dict[str, dict[str, TensorEntry]] = {}
     for entry in reader.entries:
@@ -186,7 +186,7 @@ def _read_state(
 
 
 def _json(reader: CheckpointReader, entry: TensorEntry) -> Array:
-    """The tensor that has a state's JSON; one that is too large for that is not read."""
+    """The tensor that has a state's JSON; one that is too large for JSON is not read."""
     dtype = _numpy(reader, entry)
     if entry.nbytes > planq.QuantState.LARGEST_JSON:
         return _without_values(dtype, (entry.nbytes // dtype.itemsize,))
@@ -194,7 +194,7 @@ def _json(reader: CheckpointReader, entry: TensorEntry) -> Array:
 
 
 def _original(codes: TensorEntry, state: planq.QuantState) -> TensorEntry:
-    """The weight that a state tells of; 8-bit codes may have its shape themselves."""
+    """The weight that a state describes; for 8-bit codes, its shape may be that of the codes."""
     shape = codes.shape if state.shape is None else state.shape
     return TensorEntry(codes.name, FORMAT_NAME[planq.DType(state.dtype)], shape, 0)
 
@@ -202,10 +202,10 @@ def _original(codes: TensorEntry, state: planq.QuantState) -> TensorEntry:
 def _check_codes(
     reader: CheckpointReader, weight: CodebookWeight, operands: Mapping[str, planq.OperandSpec]
 ) -> None:
-    """Refuses codes that are not as many as the state says.
+    """Refuses codes whose number is not the one that the state implies.
 
-    bitsandbytes can be told to store 4-bit codes as elements of another type, and did so in a row
-    before it did in a column; the bytes are the same.
+    4-bit codes are compared by bytes alone: bitsandbytes may store them as elements of another
+    type, and older versions stored them as a row instead of a column.
     """
     codes = weight.parts[_CODES]
     if weight.state.quant_type is None:
@@ -220,9 +220,10 @@ def _check_codes(
 
 
 def _packed(state: planq.QuantState) -> dict[str, Array]:
-    """The tensors of a state, whose sizes do not depend on what was measured.
+    """The tensors of a state, padded so that their sizes do not depend on measured values.
 
-    The mean of nested statistics stands in the JSON, which blanks make as long as it can get.
+    The mean of nested statistics is a number in the JSON. Blanks pad the JSON to the length that it
+    has with the longest number.
     """
     tensors: dict[str, Array] = state.to_dict(packed=True)
     if state.nested:
@@ -241,5 +242,5 @@ def _numpy(reader: CheckpointReader, entry: TensorEntry) -> np.dtype[Any]:
 
 
 def _without_values(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """An array that takes no memory: all that is asked of it is its type and its shape."""
+    """An array that takes no memory and has only a type and a shape."""
     return np.broadcast_to(np.zeros((), dtype), shape)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 METADATA_PREFIX = "planq."
 
-# What follows a weight's own shape and type, and so differs between the weights of a file.
+# Descriptor fields that differ between the weights of a file.
 _OWN = ("shape", "input_dtype", "scale_dtype")
 
 
@@ -37,8 +37,8 @@ class ScaledWeight:
 
     Attributes:
         original: The weight before it was quantized; its payload is not in the file.
-        desc: What made the codes.
-        layout: Under which names, and in which order its bytes stand.
+        desc: The descriptor that made the codes.
+        layout: The names of its parts, and the order of their bytes.
     """
 
     original: TensorEntry
@@ -47,7 +47,7 @@ class ScaledWeight:
 
     @property
     def quantizing(self) -> tuple[planq.Descriptor, ...]:
-        """What makes all that is stored."""
+        """The descriptors that make all that is stored; the first makes the codes."""
         if self.layout is not Layout.ROWS:
             return (self.desc,)
         desc = self.desc
@@ -67,7 +67,7 @@ class ScaledWeight:
         return sum(part.nbytes for part in self.parts.values())
 
     def restoring(self, dtype: planq.DType | None = None) -> planq.DequantizeDescriptor:
-        """Returns the way back to floating values; None is the weight's own type."""
+        """Returns the descriptor that dequantizes it, to ``dtype`` or to the weight's own type."""
         desc = self.desc
         return planq.DequantizeDescriptor(
             shape=desc.shape,
@@ -81,21 +81,21 @@ class ScaledWeight:
         )
 
     def values(self, payload: Bytes) -> Bytes:
-        """Returns the bytes of the weight as they are quantized."""
+        """Returns the bytes that the plans read: the weight in their input type."""
         return converted(payload, FLOATING[self.original.dtype], self.desc.input_dtype)
 
     def payloads(self, made: Mapping[str, Bytes]) -> dict[str, Bytes]:
-        """Returns the bytes of the parts, of those of the operands of the quantization."""
+        """Returns the bytes of each part, made from the operands of the quantization."""
         stored = payloads_of(self.layout, self.original, self.desc, dict(made))
         return {name: stored[name] for name in self.parts}
 
     def inputs(self, payloads: Mapping[str, Bytes]) -> dict[str, Bytes]:
-        """Names the bytes of the parts as the dequantization reads them."""
+        """Returns the operands of the dequantization, made from the bytes of the parts."""
         return inputs_of(self.layout, self.original, self.desc, dict(payloads))
 
 
 def converted(payload: Bytes, dtype: planq.DType, wanted: planq.DType) -> Bytes:
-    """Returns the bytes of values in another type: float16, rounded to the nearest."""
+    """Returns the bytes of values in another type; float16 is rounded to nearest, ties to even."""
     if dtype is wanted:
         return payload
     values: npt.NDArray[Any]
@@ -114,13 +114,13 @@ StoredWeight = ScaledWeight | CodebookWeight
 def stored_weight(
     original: TensorEntry, desc: Quantizing, layout: Layout = Layout.PLAIN, storage: str = "uint8"
 ) -> StoredWeight:
-    """Returns what a weight becomes.
+    """Returns the form in which a weight is stored.
 
     Args:
         original: The weight.
-        desc: What makes its codes.
-        layout: Where there are scales: how it lies in the file.
-        storage: Where there is a codebook: the type as whose elements 4-bit codes are stored.
+        desc: The descriptor that makes its codes.
+        layout: The layout, for schemes with scales.
+        storage: The element type of the tensor that holds 4-bit codes, for codebook schemes.
     """
     if isinstance(desc, planq.BlockwiseQuantizeDescriptor):
         return codebook_weight(original, desc, storage)
@@ -130,25 +130,26 @@ def stored_weight(
 def restore(
     weight: StoredWeight, plan: planq.Plan, reader: CheckpointReader, executor: Executor
 ) -> Ran:
-    """Dequantizes one weight from its parts in an open file, which are dropped again."""
+    """Dequantizes one weight from its parts in an open file."""
     payloads = {key: reader.tensor(reader.by_name[part.name]) for key, part in weight.parts.items()}
     return executor.run(plan, weight.inputs(payloads))
 
 
 def is_quantized(reader: CheckpointReader) -> bool:
-    """Whether an open file has weights to restore: planq left its marks, or there are states."""
+    """Whether an open file is quantized: it has planq's metadata, or states of bitsandbytes."""
     return has_digests(reader) or bool(read_states(reader))
 
 
 def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, str]:
-    """Returns the metadata, without its prefix, that tells what made the codes, and of what.
+    """Returns metadata, without the prefix of its keys, that describes how codes were made.
 
-    The descriptor holds what the weights have in common: all but the shape, and the types that
-    follow the weight's own. `read_weights` needs it where there are scales; a state has it all.
+    The descriptor in it has the fields that all weights share. It lacks the shape, and the types
+    that depend on the weight's own. `read_weights` needs it for weights with scales. States of
+    codebook weights are complete without it.
 
     Args:
-        desc: What made the codes of any of the weights.
-        weights: All of them.
+        desc: The descriptor that made the codes of one of the weights.
+        weights: All weights.
     """
     facts = {key: value for key, value in desc.to_dict().items() if key not in _OWN}
     described = {"descriptor": json.dumps(facts, sort_keys=True)}
@@ -166,8 +167,8 @@ def describing(desc: Quantizing, weights: Iterable[StoredWeight]) -> dict[str, s
 def read_weights(reader: CheckpointReader, *, compare: bool = True) -> dict[str, StoredWeight]:
     """Finds the quantized weights of an open file, by name, and checks that all parts are there.
 
-    A file of ``planq quantize`` has digests: its header is compared with them now, and its tensors
-    whenever they are read from now on, unless nothing is to be compared.
+    A file of ``planq quantize`` has digests. With ``compare``, its header is compared with them
+    now, and each tensor when it is read.
 
     Raises:
         CheckpointError: Neither ``planq quantize`` nor bitsandbytes wrote the file, or somebody
@@ -193,7 +194,7 @@ def read_weights(reader: CheckpointReader, *, compare: bool = True) -> dict[str,
 
 
 def has_digests(reader: CheckpointReader) -> bool:
-    """Whether ``planq quantize`` wrote an open file, which then has digests of its own."""
+    """Whether ``planq quantize`` wrote an open file, which therefore holds digests."""
     return any(key.startswith(METADATA_PREFIX) for key in reader.metadata)
 
 

@@ -1,4 +1,4 @@
-"""JSON of anybody's making, read without a second meaning: every name once, no NaN, no surprise."""
+"""Reads JSON from untrusted files: names must be unique, and NaN and Infinity are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's folder holds, and which of it goes over into a quantized one as it is."""
+"""What a model's folder holds, and which parts are copied unchanged into a quantized one."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WEIGHTS = ".safetensors"
-# Other forms of the same weights, which would be of another model than what was made.
+# Other formats of the same weights. They are not quantized, so they are not copied.
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf", ".onnx", ".ot", ".index.json")
-# Where sentence-transformers lists the modules of a model, each in a folder.
+# The file in which sentence-transformers lists the modules of a model, each in its own folder.
 _MODULES = "modules.json"
 
 
 @dataclass(slots=True)
 class Tree:
-    """What a folder holds, by paths inside it with ``/`` between their parts, in order.
+    """What a folder holds, by relative path with ``/`` as separator, sorted.
 
     Attributes:
-        files: The regular files, and links to some.
+        files: The regular files, and links to regular files.
         folders: The folders.
-        others: Links to nothing, and what is neither file nor folder; links to folders, too, unless
+        others: Broken links, and what is neither file nor folder; also links to folders, unless
             they were followed.
     """
 
@@ -42,8 +42,8 @@ def walk(folder: Path, *, follow: bool = False, hidden: bool = True) -> Tree:
 
     Args:
         folder: The folder.
-        follow: Whether a link to a folder counts as one.
-        hidden: Whether to list, and to look into, what has a dot before its name.
+        follow: Whether a link to a folder counts as a folder.
+        hidden: Whether to list, and descend into, names that begin with a dot.
 
     Raises:
         CheckpointError: A link leads back to a folder that it is in.
@@ -80,15 +80,15 @@ def _kind(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What of a model's folder is not made anew.
+    """The files and folders of a model's folder that quantizing does not write itself.
 
     Attributes:
         files: The files that are copied.
-        folders: The folders that are, in an order in which they can be made.
-        carried: Those of the files that hold weights: of modules beside the model, in folders of
-            their own. They stay as they are.
-        left_out: Files with weights that are not copied: others of the same model, or of none that
-            anything in the folder names.
+        folders: The folders that are made, parents first.
+        carried: Those of `files` that hold weights of further modules, in folders of their own.
+            They are copied unchanged.
+        left_out: Files with weights that are not copied: other formats of the same model, or
+            weights that nothing in the folder names.
     """
 
     files: dict[str, Path]
@@ -98,11 +98,11 @@ class Rest:
 
 
 def rest_of(source: Path, made: Collection[str]) -> Rest:
-    """Sorts what is in a model's folder; hidden files and folders are left out without a word.
+    """Sorts what is in a model's folder; hidden files and folders are skipped silently.
 
     Args:
         source: The folder.
-        made: The files that are made anew.
+        made: The files that quantizing writes itself.
 
     Raises:
         CheckpointError: Something that would be copied is neither a file nor a folder.
@@ -126,7 +126,7 @@ def rest_of(source: Path, made: Collection[str]) -> Rest:
 
 
 def copy_rest(rest: Rest, target: Path) -> None:
-    """Copies into a new folder what is not made anew.
+    """Makes a new folder, and copies into it what quantizing does not write itself.
 
     Raises:
         OSError: The system refused.
@@ -140,7 +140,7 @@ def copy_rest(rest: Rest, target: Path) -> None:
 
 
 def _module_folders(tree: Tree) -> tuple[str, ...]:
-    """The folders of modules beside the model, each with a ``/`` at its end."""
+    """The folders of further modules beside the model, each with a ``/`` at its end."""
     try:
         listed = parse(tree.files[_MODULES].read_bytes())
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""The command line: ``planq quantize``, ``dequantize``, ``info``, ``ops`` and ``explain``."""
+"""The command line: ``planq quantize``, ``verify``, ``dequantize``, ``explain`` and others."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def run(argv: Sequence[str]) -> int:
         complete = ", ".join(str(path) for path in written)
         say("warning", f"{complete} is complete, but its report could not be printed: {message}")
         return EXIT_UNREPORTED
-    if message != _NOBODY_READS:  # who stops reading knows
+    if message != _NOBODY_READS:  # a closed pipe is no error worth a message
         say("error", message)
     return EXIT_FAILED
 
@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
     try:
         with _stoppable():
             _check_text(arguments)
-            if isinstance(sys.stdout, io.TextIOWrapper):  # any name can be printed
+            if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may not be encodable
                 sys.stdout.reconfigure(errors="backslashreplace")
             status = app(args=arguments or ["--help"], prog_name="planq", standalone_mode=False)
             if sys.stdout is None or sys.stdout.closed:
@@ -109,7 +109,7 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
         return (int(status or 0) if arguments else EXIT_FAILED), None
     except BrokenPipeError:
         return EXIT_FAILED, _NOBODY_READS
-    except SystemExit as end:  # of completion; Typer makes another one of a broken pipe
+    except SystemExit as end:  # shell completion exits with 0; Typer turns EPIPE into another code
         return (EXIT_OK, None) if end.code in (None, 0) else (EXIT_FAILED, _NOBODY_READS)
     except Interrupted:
         return EXIT_FAILED, "interrupted"
@@ -119,7 +119,7 @@ def _run(arguments: list[str]) -> tuple[int, str | None]:
 
 
 def _flushed(stream: TextIO) -> bool:
-    """Whether a stream took everything."""
+    """Whether a stream could be flushed."""
     try:
         stream.flush()
     except (OSError, ValueError):
@@ -128,7 +128,7 @@ def _flushed(stream: TextIO) -> bool:
 
 
 def _check_text(arguments: list[str]) -> None:
-    """Refuses what no argument of a process can be, and so no name of a file."""
+    """Refuses arguments that no process can get from the system, so that cannot name files."""
     for argument in arguments:
         try:
             text = os.fsencode(argument)
@@ -139,7 +139,7 @@ def _check_text(arguments: list[str]) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """One line for any exception that a command lets out."""
+    """One line for any exception that leaves a command."""
     usage = getattr(error, "format_message", None)
     if callable(usage):
         return _usage(" ".join(str(usage()).split()))
@@ -155,7 +155,7 @@ def _describe(error: Exception) -> str:
 
 
 def _usage(message: str) -> str:
-    """What is wrong with the words of a command line, and what they may have meant."""
+    """A usage error, with a suggestion where a value is near a known one."""
     told = message.replace(" Value error,", "")
     wrong = _NOT_ONE_OF.search(told)
     if wrong is None:

@@ -1,4 +1,4 @@
-"""``planq audit``: whether a GPU computes what the promises of floating products rest on."""
+"""``planq audit``: whether a GPU's tensor cores compute as the host's model of them does."""
 
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
@@ -41,7 +41,7 @@ def audit(
 
 
 def _open(device: str) -> Executor:
-    """The GPU's executor; where there is none, the error says what is not done for want of it."""
+    """The GPU's executor; without a GPU, the error says what cannot be done."""
     try:
         return open_device(device)
     except DeviceError as error:

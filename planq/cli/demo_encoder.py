@@ -1,7 +1,7 @@
 """The encoder of a sentence transformer, for the demonstration: BERT in NumPy, planq's products.
 
-What is no product (embeddings, attention's softmax, layer norm, GELU, the mean over the tokens) is
-float32 here. The rows of all sentences stand one after another, without padding.
+Everything but the linear layers is float32 in NumPy: embeddings, attention, layer norm, GELU and
+the mean over the tokens. The rows of all sentences are concatenated, without padding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planq.executors import Bytes
 
 Array = npt.NDArray[Any]
-# Computes a layer that is a product, by its name, on rows.
+# Computes the linear layer of this name on rows.
 Dense: TypeAlias = Callable[[str, Array], Array]
 
 _MOST_ROWS = 1024
@@ -46,14 +46,14 @@ _PARTS = (
 
 
 class Encoder:
-    """A model, and everything in it that is no product.
+    """A model, and everything in it but the linear layers.
 
     Args:
         folder: Where its ``model.safetensors``, ``config.json`` and ``tokenizer.json`` are.
 
     Attributes:
         tensors: Its weights, by name.
-        products: The names of the layers that are products.
+        products: The names of the linear layers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,10 +66,10 @@ class Encoder:
         self.products = [f"{layer}.{part}" for layer in self._layers for part in _PARTS]
 
     def tokens(self, sentences: Iterable[str]) -> list[list[int]]:
-        """Cuts sentences into tokens, with those that the model wants around them.
+        """Tokenizes sentences, with the special tokens that the model expects.
 
         Raises:
-            CommandError: The library that does it is not here.
+            CommandError: The package tokenizers is not installed.
         """
         try:
             library: Any = importlib.import_module("tokenizers")
@@ -81,11 +81,11 @@ class Encoder:
         return [tokenizer.encode(sentence).ids for sentence in sentences]
 
     def embed(self, tokens: Sequence[Sequence[int]], dense: Dense) -> Array:
-        """One unit vector for each sentence: the mean over its tokens.
+        """One unit vector for each sentence: the normalized mean over its tokens.
 
         Args:
-            tokens: Those of each sentence.
-            dense: Computes the products.
+            tokens: The tokens of each sentence.
+            dense: Computes the linear layers.
         """
         sentences = spans(tokens)
         rows = self._look_up(tokens)
@@ -120,14 +120,14 @@ class Encoder:
 
 
 class FloatProducts:
-    """The products in float32, as NumPy has them.
+    """The linear layers in float32 by NumPy.
 
     Args:
-        encoder: Whose.
+        encoder: The encoder whose layers they are.
 
     Attributes:
-        fed: The rows that each product was given last.
-        seconds: What the products have taken.
+        fed: The rows that each layer was given last.
+        seconds: The time that all calls have taken.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -146,7 +146,7 @@ class FloatProducts:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A product's plans, and what they are given beside the rows."""
+    """A linear layer's plans, and their operands beside the rows."""
 
     quantize: planq.Plan
     product: planq.Plan
@@ -154,15 +154,15 @@ class _Layer:
 
 
 class W8A8Products:
-    """The products in W8A8: weights quantized per channel, once, and rows per token, in each call.
+    """The linear layers in W8A8: weights quantized per channel once, rows per token in each call.
 
     Args:
-        encoder: Whose.
+        encoder: The encoder whose layers they are.
         executor: The device that they run on.
 
     Attributes:
         plans: Every plan, once; each serves any number of rows.
-        seconds: What the plans have taken.
+        seconds: The time that the plans have taken.
     """
 
     def __init__(self, encoder: Encoder, executor: Executor) -> None:
@@ -221,14 +221,15 @@ def digest(
     batches: Sequence[Sequence[int]],
     sentences: Sequence[slice],
 ) -> str:
-    """The SHA-256 of what the products make of given rows.
+    """The SHA-256 of the results of all linear layers for given rows.
 
     Args:
-        dense: Computes them.
-        fed: The rows of each product, sentence after sentence.
-        batches: Which sentences are computed together, and in which order. The digest is of their
-            rows in the order of the sentences, so it depends on this only if a product does.
-        sentences: Where the rows of each sentence are.
+        dense: Computes the layers.
+        fed: The rows of each layer, sentence after sentence.
+        batches: Which sentences are computed together, and in which order. The digest always has
+            the rows in the order of the sentences. So it differs between batches only if the
+            products are not batch-invariant.
+        sentences: The rows of each sentence.
     """
     found = hashlib.sha256()
     for name, rows in fed.items():
@@ -242,7 +243,7 @@ def digest(
 
 
 def spans(tokens: Sequence[Sequence[int]]) -> list[slice]:
-    """Where the rows of each sentence are."""
+    """The rows of each sentence."""
     ends = np.cumsum([len(sentence) for sentence in tokens]).tolist()
     return [slice(end - len(each), end) for each, end in zip(tokens, ends, strict=True)]
 
@@ -257,7 +258,7 @@ def _float_tensors(model: Path) -> dict[str, Array]:
 
 
 def _attend(query: Array, key: Array, value: Array, heads: int) -> Array:
-    """Softmax attention within one sentence, over heads that share the columns."""
+    """Softmax attention within one sentence; each head has its share of the columns."""
     asked, found, told = (
         rows.reshape(len(rows), heads, -1).swapaxes(0, 1) for rows in (query, key, value)
     )
@@ -271,7 +272,8 @@ def _attend(query: Array, key: Array, value: Array, heads: int) -> Array:
 def _gelu(x: Array) -> Array:
     """``x / 2 * (1 + erf(x / sqrt 2))``.
 
-    NumPy has no erf; this is 7.1.26 of Abramowitz and Stegun, at most 1.5e-7 off.
+    NumPy has no erf. This is formula 7.1.26 of Abramowitz and Stegun, with an error of at most
+    1.5e-7.
     """
     size = np.abs(x) / np.float32(math.sqrt(2))
     t = 1 / (1 + np.float32(0.3275911) * size)

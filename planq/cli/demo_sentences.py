@@ -1,4 +1,4 @@
-"""What the demonstration gives its encoder to read: sentences of one word to some sixty."""
+"""The sentences that the demonstration encodes, of one word to some forty."""
 
 SENTENCES = (
     "Hello.",

@@ -20,13 +20,13 @@ STDIN = "-"
 
 
 def read_text(source: str) -> str:
-    """Returns the text of a file, or of stdin by the name of ``-``.
+    """Returns the text of a file, or of stdin if the name is ``-``.
 
     Raises:
-        CommandError: It is no text, or stdin is closed.
+        CommandError: It is not UTF-8 text, or stdin is closed.
         OSError: It cannot be read.
     """
-    if source == STDIN and sys.stdin is None:  # as Python starts where it is closed
+    if source == STDIN and sys.stdin is None:  # Python sets it to None if it starts closed
         raise CommandError("stdin is closed")
     try:
         if source != STDIN:
@@ -42,8 +42,8 @@ def read_descriptor(source: str) -> tuple[planq.Descriptor, planq.PlanPreference
     """Reads a descriptor, or a stored plan, which has a descriptor and a preference.
 
     Raises:
-        CommandError: It is no text.
-        planq.DescriptorError: It is neither.
+        CommandError: It is not UTF-8 text.
+        planq.DescriptorError: It is neither a descriptor nor a stored plan.
     """
     text = read_text(source)
     try:
@@ -60,7 +60,7 @@ def example_of(operator: str) -> planq.Descriptor:
     """Returns a descriptor of an operator whose required fields have usual values.
 
     Raises:
-        CommandError: There is no such operator.
+        CommandError: There is no such operator, or no usual values fit it.
     """
     classes = {each.name: each.descriptor for each in planq.operators()}
     if operator not in classes:
@@ -77,9 +77,9 @@ def example_of(operator: str) -> planq.Descriptor:
 
 
 def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
-    """Yields values for the fields that have no default: one for each element type of the codes.
+    """Yields values for the fields that have no default, one set for each element type of codes.
 
-    Where blocks are one of two ways, the values with their size come second.
+    If the operator has an optional ``block_size``, a second set with it follows each.
     """
     needed = [
         item.name

@@ -66,7 +66,7 @@ def explain(
 def _given(
     source: str | None, example: str | None
 ) -> tuple[planq.Descriptor, planq.PlanPreference | None]:
-    """Returns what to explain; a terminal is waited for only where somebody asked for that."""
+    """Returns what to explain; reads from a terminal only if the source is ``-``."""
     if example is not None:
         if source is not None:
             raise CommandError("--example: expected no descriptor beside it")

@@ -9,16 +9,16 @@ EXIT_UNREPORTED = 3
 
 
 class CommandError(Exception):
-    """A failure whose message is complete: printed in one line, then exit status 2.
+    """A failure whose message is printed as one line; the exit status is then 2.
 
-    The status is 3 where the output has its name already.
+    The status is 3 if the output was already complete.
     """
 
 
 class Interrupted(BaseException):
     """A signal asked the command to stop.
 
-    Not an ``Exception``, so that no handler on the way takes it for a failure of its own work.
+    Not an ``Exception``, so that no ``except Exception`` on the way catches it.
     """
 
 

@@ -1,4 +1,4 @@
-"""What `planq info` tells of the machine and of the library that is loaded."""
+"""What ``planq info`` tells of the machine and of the library that is loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIBRARY = "libplanq.so"
 
 
 def processor() -> str:
-    """The processor's name by Linux; what `platform` says where Linux knows none."""
+    """The processor's name from ``/proc/cpuinfo``, or else from `platform`."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = _CPUINFO.read_text(errors="replace").splitlines()
@@ -27,12 +27,15 @@ def processor() -> str:
 
 
 def instruction_sets() -> str:
-    """Those that host kernels use here, from narrow to wide; asks Linux for AMX, as products do."""
+    """The instruction sets that host kernels use here, from narrow to wide.
+
+    Asks Linux for permission to use AMX, as the first matrix product does.
+    """
     return " ".join(_core.instruction_sets())
 
 
 def operating_system() -> str:
-    """The distribution where it names itself, and the kernel."""
+    """The distribution, if it names itself, and the kernel."""
     kernel = f"{platform.system()} {platform.release()} {platform.machine()}"
     try:
         return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"

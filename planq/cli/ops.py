@@ -91,9 +91,9 @@ def _named(name: str | None) -> tuple[planq.OperatorInfo, ...]:
 
 
 def _arch(device: str) -> int:
-    """The architecture behind a name; 0 is the host's."""
+    """The compute capability (90 for sm_90) of a device's name; 0 for the host."""
     some = planq.MinMaxDescriptor(shape=(1, 1), input_dtype="float32")
-    planq.explain(some, device=device)  # refuses a name that is none
+    planq.explain(some, device=device)  # raises for unknown names
     if device == "host":
         return 0
     if device.startswith("sm_"):
@@ -152,7 +152,7 @@ def _show_operator(
 
 
 def _summary(operator: planq.OperatorInfo) -> str:
-    """The first line of its docstring, classes by their names."""
+    """The first line of the operator's docstring, without reST markup of classes."""
     return _CLASS.sub(r"\1", operator.summary)
 
 
@@ -178,7 +178,7 @@ def _show_every(
 
 
 def _by_sku(kernels: Iterable[planq.KernelInfo]) -> dict[str, list[planq.KernelInfo]]:
-    """The bodies of each SKU, in the order of preference."""
+    """The kernels (bodies) of each SKU, the preferred ones first."""
     found: dict[str, list[planq.KernelInfo]] = defaultdict(list)
     for kernel in kernels:
         found[kernel.sku].append(kernel)

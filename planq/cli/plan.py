@@ -89,12 +89,12 @@ def verify(
 
 
 def _is_absent(device: str) -> bool:
-    """Whether a name stands for an architecture: selection knows it, and nothing is opened."""
+    """Whether a name stands for an architecture: selection works without such a device."""
     return device.startswith("sm_")
 
 
 def _selector(device: str) -> Callable[[str], str]:
-    """Returns what selects a stored plan's text again, and answers with the SKU."""
+    """Returns a function that selects a stored plan again and returns the SKU."""
     if _is_absent(device):
         return lambda text: str(verify_foreseen(text, device)["sku"])
     stream = open_device(device).stream
@@ -102,7 +102,7 @@ def _selector(device: str) -> Callable[[str], str]:
 
 
 def _verdict(source: str, select: Callable[[str], str]) -> dict[str, Any]:
-    """What became of one file, as plain JSON values."""
+    """Whether one stored plan still holds, as plain JSON values."""
     stored = _stored(source)
     found: dict[str, Any] = {"file": source, "holds": True, "stored": stored["sku"]}
     try:
@@ -113,7 +113,7 @@ def _verdict(source: str, select: Callable[[str], str]) -> dict[str, Any]:
             for field, (was, now) in error.differences.items()
         ]
         now = error.differences.get("sku", (None, None))[1]
-        if changed and now is None:  # the same kernel, and something else is not the same
+        if changed and now is None:  # the same SKU; something else differs
             now = stored["sku"]
         return {**found, "holds": False, "now": now, "reason": str(error), "differences": changed}
 

@@ -33,11 +33,11 @@ def insisting(
     sku: str | None,
     body: str | None,
 ) -> planq.PlanPreference:
-    """Returns a stored preference, or the default one, with what the options say instead.
+    """Returns a stored preference, or the default one, overridden by the options that are given.
 
     Raises:
-        CommandError: No rung has the name that was given.
-        planq.DescriptorError: An option holds what it cannot mean.
+        CommandError: No level of determinism has the given name.
+        planq.DescriptorError: An option has a value that is not allowed.
     """
     asked: dict[str, Any] = {
         "determinism": None if determinism is None else _rung(determinism),

@@ -30,10 +30,10 @@ from planq.cli.tables import (
 from planq.cli.words import printable
 from planq.executors import open_device
 
-# What a folder can become.
+# The formats that a folder can be quantized to.
 CHOICES = "compressed-tensors or bitsandbytes"
 
-# Of the names of one kind, these many stand in a report; --json has all.
+# The most names of one kind that a report lists; --json has all.
 _NAMED = 5
 
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
@@ -241,12 +241,12 @@ def _compile(option: str, include: str | None) -> re.Pattern[str] | None:
     if include is None:
         return None
     try:
-        with warnings.catch_warnings():  # of what a later Python may read otherwise
+        with warnings.catch_warnings():  # syntax that a later Python may read otherwise
             warnings.simplefilter("ignore")
             return re.compile(include)
     except RecursionError as error:
         raise CommandError(f"{option}: not a regular expression: it is too deep") from error
-    except (re.error, OverflowError, ValueError) as error:  # the latter of too large counts
+    except (re.error, OverflowError, ValueError) as error:  # too large repeat counts give others
         raise CommandError(f"{option}: not a regular expression: {error}") from error
 
 
@@ -257,7 +257,7 @@ def _marked_words(job: work.Job) -> str:
 
 
 def _told(report: work.JobReport) -> Iterator[str]:
-    """Names the weights that lost most, of those where a number tells it."""
+    """The lines of a report about quality, floating weights and verification."""
     ratios = {
         tensor.name: tensor.sqnr_db for tensor in report.tensors if math.isfinite(tensor.sqnr_db)
     }
@@ -274,7 +274,7 @@ def _told(report: work.JobReport) -> Iterator[str]:
 
 
 def _floating(report: work.JobReport) -> Iterator[str]:
-    """Names the weights that stayed floating, by reason, and other files of weights."""
+    """The lines about weights that stayed floating, by reason, and about other files of weights."""
     if report.basis:
         yield f"kinds of weights by {printable(report.basis)}"
     reasons: dict[str, list[str]] = {}
@@ -289,7 +289,7 @@ def _floating(report: work.JobReport) -> Iterator[str]:
 
 
 def _listed(names: list[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """The first few names, and how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,4 +1,4 @@
-"""The words around a checkpoint file: a progress bar, a summary, a table of its weights, JSON."""
+"""Output about a checkpoint file: progress bar, summary, table of its weights, JSON."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from planq.checkpoint import job as work
     from planq.checkpoint.reports import FileReport, TensorReport
 
-# Of the weights that are marked, these many stand in a summary.
+# The most marked weights that a summary lists.
 _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How a command speaks of its report.
+    """The parts of a printed report that differ between commands.
 
     Attributes:
-        columns: The columns between kernel and sizes, by header: a cell for each weight.
-        told: What else is to be said of all weights.
-        read: What the kernels read.
-        marked: What a row that is marked means.
-        digests: The digests of the whole file, by what they are of.
+        columns: The columns between kernel and sizes, by header; a cell for each weight.
+        told: Further lines about all weights.
+        read: What the kernels read, as a noun.
+        marked: What a marked row means.
+        digests: The digests of whole files, by label.
     """
 
     columns: Mapping[str, Sequence[str]]
@@ -52,7 +52,7 @@ class Words:
 
 @contextmanager
 def progress_bar(source: Path) -> Iterator[work.Progress]:
-    """Shows on stderr how far the file is, if a person looks; yields what to call per tensor."""
+    """Shows progress on stderr if that is a terminal; yields what to call before each tensor."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -74,16 +74,16 @@ def progress_bar(source: Path) -> Iterator[work.Progress]:
 
 
 def show_report(report: FileReport, words: Words, console: Console, *, table: bool) -> None:
-    """Prints what became of a file in a few lines, and what became of each weight if wanted.
+    """Prints a summary of a file, and a table of its weights if wanted.
 
-    The lines break at a width that people read, those of a table at the console's alone. Rows refer
-    to a list of kernels, and have the start of their digests.
+    The summary is wrapped to a readable width, the table to the console's. Rows of the table name
+    kernels by number, and digests by their start.
 
     Args:
         report: What became of a file.
-        words: How to speak of it.
+        words: The parts that differ between commands.
         console: Where to print.
-        table: Whether to show all weights; else those that are marked, or the first of them.
+        table: Whether to show all weights; otherwise the first of the marked ones.
     """
     marked = [number for number, tensor in enumerate(report.tensors) if tensor.non_finite]
     shown = range(len(report.tensors)) if table else marked[:_SHOWN]
@@ -99,7 +99,7 @@ def report_dict(report: FileReport, request: Mapping[str, Any]) -> dict[str, Any
 
     Args:
         report: What became of a file.
-        request: What else is to be told of the whole file.
+        request: Further values about the whole file.
     """
     build = planq.build_info()
     return {
@@ -118,12 +118,12 @@ def report_dict(report: FileReport, request: Mapping[str, Any]) -> dict[str, Any
 def tell(
     report: FileReport, values: Mapping[str, Any] | None, show: Callable[[Console], None]
 ) -> int:
-    """Prints a report and returns the exit status; warns also where the report cannot be printed.
+    """Prints a report and returns the exit status; warns even if the report cannot be printed.
 
     Args:
         report: What became of a file.
-        values: The report as JSON values, where that is what to print.
-        show: Prints it otherwise.
+        values: The report as JSON values, to be printed; None to call ``show``.
+        show: Prints the report as text.
     """
     try:
         if values is not None:
@@ -136,7 +136,7 @@ def tell(
 
 
 def _exit_status(report: FileReport) -> int:
-    """Warns of weights that are marked; returns the exit status of a command that is done."""
+    """Warns of marked weights; returns the exit status of a command that is done."""
     if not report.marked:
         return EXIT_OK
     marked = len(report.marked)
@@ -146,7 +146,7 @@ def _exit_status(report: FileReport) -> int:
 
 
 def finite_or_none(value: float) -> float | None:
-    """Returns a number that JSON has, or None."""
+    """Returns the number, or None if it is not finite, as JSON has no such numbers."""
     return value if math.isfinite(value) else None
 
 
@@ -170,7 +170,7 @@ def _kernel(tensor: TensorReport) -> tuple[str, str]:
 
 
 def _kernels(tensors: Sequence[TensorReport]) -> Counter[tuple[str, str]]:
-    """Counts the weights of each kernel, with what it promises, in the order of their rows."""
+    """Counts the weights of each kernel and guarantee, in the order of their rows."""
     return Counter(map(_kernel, tensors))
 
 

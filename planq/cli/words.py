@@ -1,4 +1,4 @@
-"""How the commands put values into words."""
+"""How the commands print values, and where."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from rich.console import Console
 if TYPE_CHECKING:
     import planq
 
-# Wide enough that no row breaks: what is not a terminal is read by programs, or searched.
+# Wide enough that no row breaks: output that is no terminal is parsed or searched.
 _UNBROKEN = 4096
 _READABLE = 100
 
 
 def output_console() -> Console:
-    """Returns the console for results: the terminal's width, or unbroken lines into a file."""
+    """Returns the console for results: as wide as the terminal, or unbroken lines elsewhere."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return Console(width=None if terminal else _UNBROKEN, highlight=False)
 
 
 def text_width(console: Console) -> int:
-    """Returns where a line of text breaks: at the console's end, or where one stops reading."""
+    """Returns the width to wrap text at: the console's, but no more than is readable."""
     return min(console.width, _READABLE)
 
 
 def printable(text: str) -> str:
-    """Escapes what would steer a terminal: names in a file are anybody's text."""
+    """Escapes control characters: names in a file may hold terminal escape sequences."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(kind: str, message: str) -> None:
-    """Prints one line on stderr. What nobody can be told changes nothing of what was done."""
-    if sys.stderr is None:  # as Python starts where it is closed
+    """Prints one line on stderr; a failure to print is ignored, since the work is done."""
+    if sys.stderr is None:  # Python sets it to None if it starts closed
         return
     try:
         print(f"planq: {kind}: {printable(message)}", file=sys.stderr, flush=True)
@@ -44,7 +44,7 @@ def say(kind: str, message: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Points a stream at nothing, so that the interpreter's last flush cannot fail again."""
+    """Redirects a stream to the null device, so that the flush at exit cannot fail again."""
     with contextlib.suppress(OSError, ValueError):  # it is closed, or has no file
         number = stream.fileno()
         null = os.open(os.devnull, os.O_WRONLY)
@@ -63,12 +63,15 @@ def size_words(nbytes: int) -> str:
 
 
 def kernel_words(guarantee: planq.PrecisionGuarantee) -> str:
-    """Returns the parts of a kernel's guarantee that say which bits may differ."""
+    """Returns determinism, and the ulp bound if there is one, of a kernel's guarantee."""
     name = guarantee.determinism.name
     return f"{name}, {guarantee.max_ulp} ulp" if guarantee.max_ulp else name
 
 
 def guarantee_words(guarantee: planq.PrecisionGuarantee) -> str:
-    """Returns the same of a plan's, whose descriptor decides about rows."""
+    """Returns the same of a plan's guarantee, and whether it is batch-invariant.
+
+    Batch invariance depends on the descriptor, so a kernel alone does not decide it.
+    """
     words = kernel_words(guarantee)
     return f"{words}, batch-invariant" if guarantee.batch_invariant else words

@@ -1,4 +1,4 @@
-"""What collectives refuse before anything is sent."""
+"""Checks of a collective's arguments, before anything is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_mean(op: Op) -> bool:
     """Whether the sum is divided by the number of ranks.
 
     Raises:
-        ArgumentError: The operation is another than SUM and AVG.
+        ArgumentError: The operation is neither SUM nor AVG.
     """
     if op is dist.ReduceOp.SUM or op == dist.ReduceOp.SUM:
         return False
@@ -29,21 +29,21 @@ def is_mean(op: Op) -> bool:
 
 
 def is_list(tensors: Tensors) -> bool:
-    """Whether there may be several."""
+    """Whether the argument is a list of tensors."""
     return not isinstance(tensors, torch.Tensor)
 
 
 def name_of(name: str, tensors: Tensors, place: int) -> str:
-    """What an error calls one of them."""
+    """The name of one tensor of an argument in error messages."""
     return f"{name}[{place}]" if is_list(tensors) else name
 
 
 def checked(name: str, tensors: Any) -> list[torch.Tensor]:
-    """A list of tensors that belong together.
+    """Returns the tensors of an argument as a list, and checks them.
 
     Raises:
-        ArgumentError: One is no tensor, has no memory, requires a gradient, is not contiguous or
-            differs from the first in dtype or device.
+        ArgumentError: A tensor is none, has no memory, requires a gradient, is not contiguous, is a
+            lazily negated view, or differs from the first in dtype or device.
     """
     if isinstance(tensors, torch.Tensor):
         _check(name, tensors)
@@ -62,7 +62,7 @@ def checked(name: str, tensors: Any) -> list[torch.Tensor]:
 
 
 def _check(name: str, tensor: torch.Tensor) -> None:
-    """What is asked of each by itself: launches take its address."""
+    """Checks one tensor: launches use its address, so its elements have to lie there."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(name, "a tensor on cpu or cuda", f"one on {tensor.device}")
     if not has_memory(tensor):
@@ -77,7 +77,7 @@ def _check(name: str, tensor: torch.Tensor) -> None:
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether elements lie at its address: not of a subclass with a dispatch of its own."""
+    """Whether its elements lie at its address; a subclass with its own dispatch may have none."""
     kind: Any = type(tensor)
     return kind is torch.Tensor or kind.__torch_dispatch__ is _PLAIN.__torch_dispatch__
 
@@ -93,10 +93,12 @@ def outputs(
     *,
     exact: bool = True,
 ) -> list[torch.Tensor]:
-    """The caller's, or new ones; ``exact``: with as many elements as the shapes have.
+    """Returns the caller's outputs, or new ones.
+
+    ``exact`` requires the caller's to have as many elements as the shapes.
 
     Raises:
-        ArgumentError: The caller's are not what they have to be.
+        ArgumentError: The caller's outputs have another number, dtype, device or size.
     """
     if out is None:
         pairs = zip(given, shapes, strict=True)

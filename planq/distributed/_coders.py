@@ -1,4 +1,4 @@
-"""How the rows of an exchange become messages, and messages rows."""
+"""The launches that turn rows of elements into messages of codes, and messages into rows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ SENT: Final = 0
 RECEIVED: Final = 1
 FLAT: Final = 2
 ELEMENTS: Final = 3
-"""The memories of a call: areas of messages, then those of the elements that are read, of those
-that are written."""
+"""Indices of a call's memory areas: messages that are sent, messages that are received, flat codes,
+and from here on the tensors that are read, followed by those that are written."""
 
 
 class RowCoder:
-    """A launch for each run of elements, to its place in a message, and back.
+    """Encodes and decodes each run of elements by a launch of its own.
 
-    Nothing is copied in between, and rows can be cut into pieces; as many launches as ranks, for a
-    tensor. Each step has a method, for its launches of a piece.
+    Launches write into messages and read from them directly, so nothing is copied. Rows can be cut
+    into pieces. A tensor takes as many launches as there are ranks. Each step of the exchange has a
+    method that returns the launches of a piece.
     """
 
     copies: bool = False
@@ -41,10 +42,11 @@ class RowCoder:
         targets: Callable[[Piece], list[Run]],
         read: int,
     ) -> None:
-        """``ranks``: the nodes, the devices of each, and this rank.
+        """Keeps what the launches need.
 
-        ``sources`` and ``targets``: where the elements of a piece lie that become codes, and those
-        that are made of them. ``read``: in how many memories the former lie.
+        ``ranks`` has the number of nodes, the number of devices of each, and this rank. ``sources``
+        and ``targets`` return the runs of a piece that are encoded, and those that are written.
+        ``read`` is the number of tensors that are read. ``wanted`` is the dtype of results.
         """
         self.plans, self.codes = plans, plans.codes
         self.nodes, self.devices, self.rank = ranks
@@ -57,7 +59,7 @@ class RowCoder:
         """Selects the plans of a step.
 
         Raises:
-            DescriptorError: A dtype or the number of ranks has no meaning.
+            DescriptorError: No plan takes this dtype or this number of ranks.
         """
         runs = {
             "encode": self.sources,
@@ -70,7 +72,7 @@ class RowCoder:
             self.plan(step, elements)
 
     def plan(self, step: str, elements: int) -> Plan:
-        """That of a step, for so many elements."""
+        """The plan of a step for this many elements, selected once."""
         found = self._known.get((step, elements))
         if found is None:
             found = self._known[step, elements] = self._select(step, elements)
@@ -93,7 +95,7 @@ class RowCoder:
                 return plans.decoder(elements, torch.float32)
 
     def encode(self, piece: Piece) -> list[Recipe]:
-        """Of the rows of all ranks, to bundles."""
+        """Encodes the rows of all ranks into the bundles that are sent."""
         runs = self.sources(piece)
         return [
             launch
@@ -102,7 +104,7 @@ class RowCoder:
         ]
 
     def encode_own(self, piece: Piece) -> list[Recipe]:
-        """Of this rank's row, to the message that others gather."""
+        """Encodes this rank's row into the message that others gather."""
         return self._coded("encode_own", self.sources(piece), 0, self._own(piece))
 
     def _coded(self, step: str, runs: list[Run], rank: int, place: Place) -> list[Recipe]:
@@ -117,7 +119,7 @@ class RowCoder:
         ]
 
     def between(self, piece: Piece) -> list[Recipe]:
-        """Adds what devices sent, to messages for the nodes."""
+        """Sums what the devices of the node sent, into messages for the nodes."""
         plan = self.plan("between", piece.elements)
         found = [piece.in_bundle(RECEIVED, node * self.devices) for node in range(self.nodes)]
         return [
@@ -130,7 +132,7 @@ class RowCoder:
         ]
 
     def reduce(self, piece: Piece) -> list[Recipe]:
-        """Adds what came last, to this rank's row of elements."""
+        """Sums the messages of the last exchange into this rank's row of elements."""
         came, size = self._came(piece), self.wanted.itemsize
         return [
             self.plans.add(
@@ -142,12 +144,12 @@ class RowCoder:
         ]
 
     def reduce_own(self, piece: Piece) -> list[Recipe]:
-        """The same, to the message that others gather."""
+        """Sums the same into the message that others gather, as codes."""
         plan = self.plan("reduce_own", piece.elements)
         return [self.plans.add(plan, self._came(piece), self._own(piece))]
 
     def decode(self, piece: Piece) -> list[Recipe]:
-        """Of the messages of all ranks, to their rows."""
+        """Decodes the messages of all ranks into their rows."""
         runs, size = self.targets(piece), self.wanted.itemsize
         return [
             self.plans.decode(
@@ -160,7 +162,7 @@ class RowCoder:
         ]
 
     def decode_sent(self, piece: Piece) -> list[Recipe]:
-        """What :meth:`encode` made, as others see it: float32 rows."""
+        """Decodes what :meth:`encode` made into float32 rows, as receivers see it."""
         plan, [rows] = self.plan("decode_sent", piece.elements), whole_rows(piece, self.width)
         return [
             self.plans.decode(plan, piece.in_bundle(SENT, rank), rows.spot(ELEMENTS, rank, 4))
@@ -168,14 +170,14 @@ class RowCoder:
         ]
 
     def ordered(self, rows: torch.Tensor) -> torch.Tensor:
-        """What :meth:`decode_sent` made, by ranks."""
+        """The rows of :meth:`decode_sent` in the order of the ranks."""
         return rows
 
     def before(self, step: str, piece: Piece, room: Room) -> None:
-        """Copies what a step's launches read, if they read none of the messages."""
+        """Copies messages to where a step's launches read, if they do not read messages."""
 
     def after(self, step: str, piece: Piece, room: Room) -> None:
-        """Copies what a step's launches wrote, if they wrote none of the messages."""
+        """Copies what a step's launches wrote into messages, if they do not write messages."""
 
     def _own(self, piece: Piece) -> Place:
         return piece.in_message(SENT, piece.slot(self.rank))
@@ -185,16 +187,17 @@ class RowCoder:
 
 
 class BulkCoder(RowCoder):
-    """One launch for all rows, and two copies from codes to messages, or back: for many ranks.
+    """Encodes and decodes all rows in one launch, which is faster for many ranks.
 
-    Rows lie one after another, in one memory.
+    Codes and parameters of all rows then lie flat, and are copied to messages or back. Rows have to
+    lie one after another in one tensor.
     """
 
     copies = True
 
     @property
     def whole(self) -> Message:
-        """How codes and parameters of all rows lie in the order of the elements."""
+        """The flat area: codes of all rows in the order of the elements, then parameters."""
         return Message(self.codes, self.ranks * self.width)
 
     def _select(self, step: str, elements: int) -> Plan:
@@ -212,34 +215,34 @@ class BulkCoder(RowCoder):
                 return super()._select(step, elements)
 
     def encode(self, piece: Piece) -> list[Recipe]:
-        """Of all rows; of two levels in the order of the devices."""
+        """Encodes all rows; with two levels, they are ordered by device, then by node."""
         [run] = self.sources(piece)
         source = run.spot(ELEMENTS, 0, self.plans.given.itemsize)
         return [self.plans.encode(self.plan("encode", piece.elements), source, self._flat())]
 
     def between(self, piece: Piece) -> list[Recipe]:
-        """Adds what devices sent, for all nodes."""
+        """Sums what the devices of the node sent, for all nodes."""
         found = Received(piece.in_bundle(RECEIVED, 0), self.devices, piece.bundle.size)
         return [self.plans.add(self.plan("between", piece.elements), found, self._flat())]
 
     def decode(self, piece: Piece) -> list[Recipe]:
-        """Of all rows."""
+        """Decodes all rows."""
         [run] = self.targets(piece)
         target = run.spot(self.written, 0, self.wanted.itemsize)
         return [self.plans.decode(self.plan("decode", piece.elements), self._flat(), target)]
 
     def decode_sent(self, piece: Piece) -> list[Recipe]:
-        """What :meth:`encode` made, in its order."""
+        """Decodes what :meth:`encode` made, in its order."""
         plan = self.plan("decode_sent", piece.elements)
         return [self.plans.decode(plan, self._flat(), Spot(ELEMENTS, 0))]
 
     def ordered(self, rows: torch.Tensor) -> torch.Tensor:
-        """By nodes and their devices."""
+        """Reorders rows from device-major to node-major, which is the order of the ranks."""
         by_devices = rows.view(self.devices, self.nodes, self.width)
         return by_devices.transpose(0, 1).reshape(self.ranks, self.width)
 
     def before(self, step: str, piece: Piece, room: Room) -> None:
-        """Copies what was gathered, in the order of the ranks."""
+        """Copies the gathered messages to the flat area, in the order of the ranks."""
         if step != "decode":
             return
         shape = (self.devices, self.nodes, piece.message.size)
@@ -247,7 +250,7 @@ class BulkCoder(RowCoder):
         self._copy(room, piece.message, gathered.view(shape).transpose(0, 1), back=True)
 
     def after(self, step: str, piece: Piece, room: Room) -> None:
-        """Copies codes and parameters to what is sent: a bundle for each device, or to nodes."""
+        """Copies codes and parameters into bundles for devices, or into messages for nodes."""
         if step == "encode":
             size = piece.bundle.size
             bundles = view_of(room.sent, piece.offset, self.devices, size)
@@ -259,7 +262,7 @@ class BulkCoder(RowCoder):
     def _copy(
         self, room: Room, message: Message, messages: torch.Tensor, *, back: bool = False
     ) -> None:
-        """Between messages, which lie along the last axis, and what is flat."""
+        """Copies from the flat area to messages (along the last axis), or back."""
         assert room.flat is not None
         whole, flat = self.whole, room.flat
         for held, first in (

@@ -1,4 +1,4 @@
-"""What is sent: codes of flat groups, and the bytes of a message."""
+"""What is sent: codes of flat groups, and their layout in a message."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from planq.dtypes import DType, Mode
 from planq.ops.group import SwizzledQuantizeDescriptor
 
 ALIGNMENT: Final = 16
-"""Of the parameters in a message, and of messages."""
+"""Alignment in bytes of messages, and of the parameters in a message."""
 
 
 class Options(TypedDict, total=False):
-    """What every collective takes beside its tensors and its group.
+    """What every collective takes beside its tensors and its process group.
 
     Attributes:
-        dtype: Of the codes: ``"int8"``, the default, or ``"int4"``.
-        group_size: Elements that share a parameter, 256; of int4 an even number.
-        mode: SYMMETRIC, or ASYMMETRIC with an offset for every group.
+        dtype: Type of the codes: ``"int8"``, the default, or ``"int4"``.
+        group_size: Elements that share a scale; 256 by default; even for int4.
+        mode: SYMMETRIC, the default, or ASYMMETRIC, with an offset for each group.
     """
 
     dtype: DTypeLike
@@ -32,7 +32,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """How elements become codes. Of the same options the same object, which is its own key."""
+    """How elements become codes. Equal options give the same object, so it is a key by identity."""
 
     dtype: DType
     group_size: int
@@ -43,8 +43,8 @@ class Codes:
         """Reads options.
 
         Raises:
-            DescriptorError: They have no meaning.
-            TypeError: One has a name that no option has.
+            DescriptorError: An option has a value that is not allowed.
+            TypeError: There is no option of a given name.
         """
         for name in options:
             if name not in _NAMES:
@@ -56,63 +56,63 @@ class Codes:
         )
         try:
             return _known(*given)
-        except TypeError:  # unhashable, and so no option
+        except TypeError:  # unhashable: the descriptor will refuse it with a better message
             pass
         return _read(*given)
 
     @property
     def storage(self) -> torch.dtype:
-        """Of the tensor that holds them."""
+        """The torch dtype of the tensor that holds codes."""
         return torch.uint8 if self.dtype is DType.INT4 else torch.int8
 
     @property
     def stored(self) -> str:
-        """The name of its dtype."""
+        """The name of the same dtype."""
         return "uint8" if self.dtype is DType.INT4 else "int8"
 
     @property
     def columns(self) -> int:
-        """Parameters of a group."""
+        """How many float32 parameters a group has."""
         return 2 if self.mode is Mode.ASYMMETRIC else 1
 
     def bytes_of(self, elements: int) -> int:
-        """Of the codes of whole groups."""
+        """Bytes of the codes of this many elements, which are whole groups."""
         return elements // 2 if self.dtype is DType.INT4 else elements
 
     def groups_of(self, elements: int) -> int:
-        """As many as hold them."""
+        """The number of groups that hold this many elements."""
         return -(-elements // self.group_size)
 
     def padded(self, elements: int) -> int:
-        """Elements of whole groups."""
+        """The number of elements, rounded up to whole groups."""
         return self.groups_of(elements) * self.group_size
 
 
 @dataclass(frozen=True)
 class Message:
-    """The codes of some whole groups, and their parameters behind them."""
+    """Layout of a message: the codes of whole groups, then their parameters."""
 
     codes: Codes
     elements: int
 
     @functools.cached_property
     def offset(self) -> int:
-        """Where the parameters begin."""
+        """Where the parameters begin, in bytes."""
         return _aligned(self.codes.bytes_of(self.elements))
 
     @functools.cached_property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         groups = self.codes.groups_of(self.elements)
         return _aligned(self.offset + 4 * self.codes.columns * groups)
 
     def codes_in(self, messages: torch.Tensor) -> torch.Tensor:
-        """Those of messages that lie along the last axis."""
+        """A view of the codes in messages, whose bytes lie along the last axis."""
         held = messages[..., : self.codes.bytes_of(self.elements)]
         return held.view(self.codes.storage)
 
     def parameters_in(self, messages: torch.Tensor) -> torch.Tensor:
-        """Likewise, a row for each group."""
+        """A view of the parameters, with a row for each group."""
         groups = self.codes.groups_of(self.elements)
         size = 4 * self.codes.columns * groups
         held = messages[..., self.offset : self.offset + size].view(torch.float32)
@@ -120,7 +120,7 @@ class Message:
 
 
 def _read(dtype: Any, group_size: Any, mode: Any) -> Codes:
-    """What options say, by the most particular of the operators: what it takes, all take."""
+    """Reads options by the operator with the strictest rules, so that all others take them."""
     desc = SwizzledQuantizeDescriptor(
         shape=(0,),
         input_dtype="float32",
@@ -133,7 +133,7 @@ def _read(dtype: Any, group_size: Any, mode: Any) -> Codes:
     return _one(desc.output_dtype, desc.group_size, desc.mode)
 
 
-# Typed: 256.0 equals 256, and is no group size.
+# Typed, because 256.0 == 256, and a float is no group size.
 _known: Final = functools.lru_cache(maxsize=256, typed=True)(_read)
 
 

@@ -52,28 +52,31 @@ def quantized_reduce_scatter(
     workspace: torch.Tensor | None = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Sums what all ranks have, by codes, and gives each rank its part.
+    """Sums the tensors of all ranks, sent as codes, and gives each rank its part of the sum.
 
     Args:
-        tensors: float16, bfloat16 or float32, contiguous; or a list, whose tensors have one dtype
-            and device. On every rank the same shapes.
-        group: A process group; None: of all ranks. A DeviceMesh of two dimensions, of nodes and of
-            devices in them, has two levels.
+        tensors: A contiguous tensor of float16, bfloat16 or float32, or a list of such tensors of
+            one dtype and device. All ranks give the same shapes.
+        group: A process group, or None for all ranks. A DeviceMesh of two dimensions, nodes and
+            devices of a node, has two levels.
         op: ``ReduceOp.SUM`` or ``AVG``.
-        out: Where the parts go, of any shape with as many elements; None: new tensors of one axis.
-            Memory of its own, or that of this rank's part of the input.
-        workspace: Bytes, as many as :func:`workspace_size` says; None: from torch's allocator.
+        out: Where the parts go, of any shape with the right number of elements; None for new
+            tensors of one axis. It may share memory with this rank's part of the input, and with no
+            other operand.
+        workspace: A uint8 tensor of :func:`workspace_size` bytes, or None to use torch's allocator.
         **options: How elements become codes: :class:`Options`.
 
     Returns:
         Elements ``[rank * length, (rank + 1) * length)`` of the sum in C order, with
-        ``length = ceil(n / ranks)``: fewer, or none, where there are no more. Of a list: of each.
+        ``length = ceil(n / ranks)``. The last ranks may have fewer elements, or none. For a list,
+        a list of these.
 
     Raises:
-        ArgumentError: An argument is not what it has to be, or an output shares memory that it may
-            not. Nothing was sent.
-        DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
-        WorkspaceError: The workspace does not do, or shares memory; likewise.
+        ArgumentError: An argument is not as described, or an output overlaps another operand.
+            Nothing was sent.
+        DescriptorError: An option, a dtype or a number of ranks is not supported. Nothing was sent.
+        WorkspaceError: The workspace is too small, misaligned, of another device or type, or
+            overlaps an operand. Nothing was sent.
     """
     return _call("reduce_scatter", tensors, group, op, out, workspace, options)
 
@@ -108,27 +111,29 @@ def quantized_all_gather(
     workspace: torch.Tensor | None = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Gives every rank what all ranks have, by codes: the same bits on each.
+    """Gathers the tensors of all ranks, sent as codes; every rank gets the same bits.
 
     Args:
-        tensors: float16, bfloat16 or float32, contiguous; or a list, whose tensors have one dtype
-            and device. On every rank the same shapes, unless ``out`` says otherwise.
-        group: A process group; None: of all ranks. A DeviceMesh of two dimensions sends codes
-            between nodes first, then inside of them: the bits are those of one level.
-        out: Where everything goes; None: a new tensor ``(ranks, *shape)``. One of n elements is cut
-            as :func:`quantized_reduce_scatter` cuts it: ``tensors`` is this rank's part. Memory of
-            its own, but that this part of it may be the input.
-        workspace: Bytes, as many as :func:`workspace_size` says; None: from torch's allocator.
+        tensors: A contiguous tensor of float16, bfloat16 or float32, or a list of such tensors of
+            one dtype and device. All ranks give the same shapes, unless ``out`` is given.
+        group: A process group, or None for all ranks. With a DeviceMesh of two dimensions, codes
+            are sent between nodes first, then inside of nodes. The bits are those of one level.
+        out: Where everything goes; None for a new tensor of shape ``(ranks, *shape)``. A tensor of
+            n elements is cut as by :func:`quantized_reduce_scatter`, and ``tensors`` is this rank's
+            part of it. That part may share memory with the input; the rest may not share memory
+            with any operand.
+        workspace: A uint8 tensor of :func:`workspace_size` bytes, or None to use torch's allocator.
         **options: How elements become codes: :class:`Options`.
 
     Returns:
-        What every rank has, one rank after another. Of a list: of each tensor.
+        The tensors of all ranks, one rank after another. For a list, a list of these.
 
     Raises:
-        ArgumentError: An argument is not what it has to be, or an output shares memory that it may
-            not. Nothing was sent.
-        DescriptorError: An option or a dtype has no meaning; likewise.
-        WorkspaceError: The workspace does not do, or shares memory; likewise.
+        ArgumentError: An argument is not as described, or an output overlaps another operand.
+            Nothing was sent.
+        DescriptorError: An option or a dtype is not supported. Nothing was sent.
+        WorkspaceError: The workspace is too small, misaligned, of another device or type, or
+            overlaps an operand. Nothing was sent.
     """
     return _call("all_gather", tensors, group, SUM, out, workspace, options)
 
@@ -166,36 +171,38 @@ def quantized_all_reduce(
     workspace: torch.Tensor | None = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Sums what all ranks have, by codes, for all of them: the same bits on each.
+    """Sums the tensors of all ranks, sent as codes; every rank gets the same bits of the sum.
 
-    A reduce-scatter whose float32 sums become codes again, and an all-gather of those.
+    It is a reduce-scatter whose float32 sums are quantized again, and an all-gather of these codes.
 
     Args:
-        tensors: float16, bfloat16 or float32, contiguous; or a list, whose tensors have one dtype
-            and device. On every rank the same shapes.
-        group: A process group; None: of all ranks. A DeviceMesh of two dimensions, of nodes and of
-            devices in them, has two levels.
+        tensors: A contiguous tensor of float16, bfloat16 or float32, or a list of such tensors of
+            one dtype and device. All ranks give the same shapes.
+        group: A process group, or None for all ranks. A DeviceMesh of two dimensions, nodes and
+            devices of a node, has two levels.
         op: ``ReduceOp.SUM`` or ``AVG``.
-        out: Where the sums go; None: new tensors. Memory of its own, or the input's.
-        workspace: Bytes, as many as :func:`workspace_size` says; None: from torch's allocator.
+        out: Where the sums go; None for new tensors. It may be the input itself, and shares memory
+            with no other operand.
+        workspace: A uint8 tensor of :func:`workspace_size` bytes, or None to use torch's allocator.
         **options: How elements become codes: :class:`Options`.
 
     Returns:
-        The sum, in the input's shape and dtype. Of a list: of each tensor.
+        The sum, in the input's shape and dtype. For a list, a list of these.
 
     Raises:
-        ArgumentError: An argument is not what it has to be, or an output shares memory that it may
-            not. Nothing was sent.
-        DescriptorError: An option, a dtype or a number of ranks has no meaning; likewise.
-        WorkspaceError: The workspace does not do, or shares memory; likewise.
+        ArgumentError: An argument is not as described, or an output overlaps another operand.
+            Nothing was sent.
+        DescriptorError: An option, a dtype or a number of ranks is not supported. Nothing was sent.
+        WorkspaceError: The workspace is too small, misaligned, of another device or type, or
+            overlaps an operand. Nothing was sent.
     """
     return _call("all_reduce", tensors, group, op, out, workspace, options)
 
 
 class BoundCollective:
-    """A collective whose tensors stay where they are: :func:`bind` makes it.
+    """A collective whose tensors stay at their addresses; :func:`bind` makes it.
 
-    ``bound()`` enqueues it on torch's current stream, without a check, and allocates nothing.
+    Calling it enqueues it on torch's current stream, without checks, and allocates nothing.
 
     Attributes:
         out: The results: a tensor, or a list as the input is one.
@@ -207,7 +214,7 @@ class BoundCollective:
         self.out, self._calls, self._held = out, calls, held
 
     def __call__(self) -> None:
-        """Takes what the inputs hold now, and writes :attr:`out`."""
+        """Reads what the inputs hold now, and writes :attr:`out`."""
         if self._calls is not None:
             self._calls.run()
 
@@ -222,24 +229,24 @@ def bind(
     workspace: torch.Tensor | None = None,
     **options: Unpack[Options],
 ) -> BoundCollective:
-    """Checks a collective once, for tensors that stay where they are.
+    """Checks a collective once, for tensors that stay at their addresses.
 
-    Every call of what comes back is the collective of what the tensors hold by then. It keeps them,
-    the outputs and the workspace alive, and keeps to their memory.
+    Each call of the result runs the collective on what the tensors then hold. The result keeps the
+    tensors, the outputs and the workspace alive.
 
     Args:
         collective: ``"reduce_scatter"``, ``"all_gather"`` or ``"all_reduce"``.
-        tensors: As the collective takes them, and so is all that follows.
-        group: Likewise.
-        op: Likewise; of ``all_gather`` SUM alone.
-        out: Likewise.
-        workspace: Likewise.
-        **options: Likewise.
+        tensors: As in the collective.
+        group: As in the collective.
+        op: As in the collective; SUM for ``all_gather``.
+        out: As in the collective.
+        workspace: As in the collective.
+        **options: As in the collective.
 
     Raises:
-        ArgumentError: What the collective would raise it for, or there is none of that name.
-        DescriptorError: Likewise.
-        WorkspaceError: Likewise.
+        ArgumentError: As in the collective; or no collective has that name.
+        DescriptorError: As in the collective.
+        WorkspaceError: As in the collective.
     """
     _known(collective)
     if collective == "all_gather" and is_mean(op):
@@ -257,17 +264,17 @@ def workspace_size(
     group: Group = None,
     **options: Unpack[Options],
 ) -> int:
-    """Bytes that a collective needs beside its tensors, aligned to ``WORKSPACE_ALIGNMENT``.
+    """Bytes of workspace that a collective needs, at an address aligned to `WORKSPACE_ALIGNMENT`.
 
     Args:
         collective: ``"reduce_scatter"``, ``"all_gather"`` or ``"all_reduce"``.
-        tensors: Those of the call; of ``all_gather`` all that is gathered: its ``out``.
-        group: That of the call.
-        **options: Likewise.
+        tensors: The tensors of the call; for ``all_gather``, those of its ``out``.
+        group: The group of the call.
+        **options: The options of the call.
 
     Raises:
-        ArgumentError: An argument is not what it has to be.
-        DescriptorError: An option, a dtype or a number of ranks has no meaning.
+        ArgumentError: An argument is not as described.
+        DescriptorError: An option, a dtype or a number of ranks is not supported.
     """
     _known(collective)
     given = checked("tensors", tensors)
@@ -297,7 +304,7 @@ def _call(
     workspace: torch.Tensor | None,
     options: Options,
 ) -> Any:
-    """Results, as a list or not."""
+    """Runs a collective; returns its results as a tensor or a list, like the input."""
     calls, outs, _ = _ready(collective, tensors, group, op, out, workspace, options)
     if calls is not None:
         calls.run()
@@ -313,7 +320,7 @@ def _ready(
     workspace: torch.Tensor | None,
     options: Options,
 ) -> tuple[Calls | None, list[torch.Tensor], Room | None]:
-    """What to run, after all checks, where results go, and the memory between."""
+    """Makes all checks; returns what to run, the outputs, and the memory for messages."""
     given, levels = checked("tensors", tensors), Levels.of(group)
     if not given:
         return None, [], None
@@ -345,7 +352,7 @@ def _check_parts(
     outs: Sequence[torch.Tensor],
     made: Exchange,
 ) -> None:
-    """Each has as many elements as its output has room for, of this rank."""
+    """Refuses inputs of an all-gather that are not as large as this rank's part of the output."""
     for place, (part, count) in enumerate(zip(given, made.own, strict=True)):
         if part.numel() != count:
             expected = f"{count} elements, this rank's part of {tuple(outs[place].shape)}"

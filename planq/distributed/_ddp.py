@@ -1,6 +1,6 @@
 """The communication hook of DistributedDataParallel."""
 
-# Annotations are no text here: torch compares those of a hook with its classes.
+# No ``from __future__ import annotations`` here: torch compares a hook's annotations with classes.
 
 import contextlib
 from collections.abc import Mapping
@@ -19,20 +19,21 @@ class QuantizedAllReduceState:
     """What :func:`quantized_all_reduce_hook` keeps between steps.
 
     Args:
-        module: The model, in ``DistributedDataParallel`` or not: it names the parameters.
-        group: A process group, or a DeviceMesh of two dimensions; None: that of the model, or all
-            ranks.
-        error_feedback: Whether what codes lose of a gradient is added to that of the next step.
-        beta: How much of an error before stays in the next one, ``0 <= beta < 1``.
+        module: The model, in ``DistributedDataParallel`` or not. It gives parameters their names.
+        group: A process group, or a DeviceMesh of two dimensions; None for the group of the model,
+            or all ranks.
+        error_feedback: Whether the quantization error of a gradient is added to the gradient of the
+            next step.
+        beta: The share of the previous error that stays in the next one, ``0 <= beta < 1``.
         **options: How gradients become codes: :class:`Options`.
 
     Attributes:
-        errors: float32, by the name of the parameter: what its codes have lost on this rank. None
-            before the first step, and without error feedback.
+        errors: The quantization errors on this rank, in float32, by the name of the parameter.
+            Empty before the first step, and without error feedback.
 
     Raises:
-        ArgumentError: An argument is not what it has to be.
-        DescriptorError: An option has no meaning.
+        ArgumentError: An argument is not as described.
+        DescriptorError: An option has a value that is not allowed.
     """
 
     def __init__(
@@ -59,15 +60,15 @@ class QuantizedAllReduceState:
         }
         self._streams: dict[torch.device, Any] = {}
         self._held: dict[torch.device, torch.Tensor] = {}
-        # By the number of a bucket: its memory, and what is enqueued for it.
+        # By the index of a bucket: its buffer, and the calls that are bound to it.
         self._buckets: dict[int, tuple[torch.Tensor, Calls]] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """The errors, which are this rank's own: save those of every rank."""
+        """The errors. Each rank has its own, so save those of every rank."""
         return {"errors": {name: error.clone() for name, error in self.errors.items()}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes the errors that :meth:`state_dict` of the same rank gave.
+        """Restores the errors that :meth:`state_dict` returned on the same rank.
 
         Raises:
             ArgumentError: There is no such parameter, or it has another shape.
@@ -85,9 +86,9 @@ class QuantizedAllReduceState:
 
     @torch.no_grad()
     def reduce(self, bucket: GradBucket) -> None:
-        """Makes the mean over all ranks of the gradients of a bucket, in place."""
+        """Averages the gradients of a bucket over all ranks, in place."""
         buffer, calls = self._buckets.get(bucket.index(), (None, None))
-        # Held, a buffer shares its address with no other: this bucket has not been built anew.
+        # The held buffer keeps its address from being reused: an equal address is the same bucket.
         if calls is not None and buffer is not None and _same(buffer, bucket.buffer()):
             calls.run()
             return
@@ -118,21 +119,21 @@ class QuantizedAllReduceState:
         wanted = made.all_rows(room, grads) + before
 
         def keep() -> None:
-            """What codes lose of gradients and errors together."""
+            """Stores what quantizing the sums of gradients and errors has lost."""
             lost = feedback(wanted, before, made.decoded(room), self.beta)
             made.shards.reading(lost, errors).run()
 
         made.from_rows(room, self._levels, wanted, grads).run(keep)
 
     def _memory(self, made: Exchange) -> torch.Tensor:
-        """One for all buckets, which follow each other on one stream: fresh pages cost much."""
+        """One workspace for all buckets, which run one after another on one stream."""
         held = self._held.get(made.device)
         if held is None or held.numel() < made.workspace_size:
             held = self._held[made.device] = made.memory()
         return held
 
     def _error(self, parameter: torch.Tensor) -> torch.Tensor:
-        """A parameter's, +0 at first; DDP moves parameters to other buckets between steps."""
+        """A parameter's error, 0 at first. DDP may move parameters to other buckets."""
         name = self._names.get(parameter)
         if name is None:
             raise ArgumentError("module", "the model whose gradients are reduced", "another")
@@ -143,7 +144,7 @@ class QuantizedAllReduceState:
         return found
 
     def aside(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-        """A stream of a GPU beside that of the backward pass, which goes on meanwhile."""
+        """A context with a side stream of the GPU, beside that of the backward pass."""
         if device.type != "cuda":
             return contextlib.nullcontext()
         make: Any = torch.cuda.Stream
@@ -157,10 +158,10 @@ class QuantizedAllReduceState:
 def quantized_all_reduce_hook(
     state: QuantizedAllReduceState, bucket: GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """The mean of gradients by :func:`quantized_all_reduce`, for ``register_comm_hook``.
+    """Averages gradients as :func:`quantized_all_reduce` does, for ``register_comm_hook``.
 
-    Each parameter has groups of its own, so that the bits depend on no bucket. On a GPU everything
-    runs on a stream beside the current one.
+    Each parameter has groups of its own, so the bits do not depend on how DDP forms buckets. On a
+    GPU everything runs on a side stream.
     """
     buffer = bucket.buffer()
     future: torch.futures.Future[torch.Tensor]
@@ -176,7 +177,8 @@ def feedback(
 ) -> torch.Tensor:
     """``err' = fl(fl(beta * err) + fl(fl(1 - beta) * fl(h - d)))`` in float32; +0 if not finite.
 
-    A gradient that is not finite, which loss scaling skips, so leaves no trace in later ones.
+    ``h`` is ``wanted``, what was quantized, and ``d`` is ``decoded``. Loss scaling skips the step
+    of a gradient that is not finite; such a gradient leaves no trace in later errors.
     """
     share = torch.tensor(beta, dtype=torch.float32)
     kept, lost = error * share, (wanted - decoded) * (1 - share)
@@ -184,7 +186,7 @@ def feedback(
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two buffers are one memory of one dtype."""
+    """Whether two buffers are the same memory with the same dtype and size."""
     return a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.numel() == b.numel()
 
 

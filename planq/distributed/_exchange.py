@@ -1,4 +1,4 @@
-"""Collectives that are prepared once: what each call enqueues, and what torch sends between."""
+"""Collectives that are prepared once: the launches of each call, and torch's transfers between."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from planq.stream import host_stream
 from planq.torch._running import room
 
 FEW = 8
-"""Up to as many ranks each row is coded by a launch of its own."""
+"""Up to this many ranks, each row is quantized by a launch of its own."""
 _KEPT: Final = 256
-"""Kinds of calls that stay prepared."""
+"""How many kinds of calls (sizes, options, ranks) stay prepared."""
 _ADDRESSES: Final = 64
-"""Sets of addresses that the launches of each kind stay bound to, where those are few."""
+"""For how many sets of addresses the launches of one kind stay bound, at most."""
 _LAUNCHES: Final = 1024
-"""Launches of each kind that stay bound, at most."""
+"""How many launches of one kind stay bound, at most."""
 
 Send: TypeAlias = "Callable[[Room, Piece, Levels, bool], Transfer]"
 
 
 class Exchange:
-    """A collective of tensors of given sizes on one device, for one rank of some.
+    """A prepared collective: tensors of given sizes, one device, one rank of a given number.
 
-    Plans are selected, and messages have their places. What can be refused without tensors is
-    refused here. A call brings addresses: launches are bound to them, and kept for the next calls
-    with the same ones. Nothing here holds memory or a process group.
+    It has selected its plans and laid out its messages. It refuses what can be refused without
+    tensors. A call brings addresses: launches are bound to them, and kept for later calls with the
+    same addresses. An exchange holds neither memory nor a process group.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Exchange:
         reduces: bool,
         gathers: bool,
     ) -> None:
-        """Tensors of ``wanted`` are reduced or gathered, or both.
+        """Prepares to reduce or gather tensors of dtype ``wanted``, or both.
 
-        ``rows``: what becomes codes are no tensors, but rows of this dtype, one after another.
+        With ``rows``, the inputs are not the tensors but rows of this dtype, one after another.
 
         Raises:
-            DescriptorError: A dtype or the number of ranks has no meaning.
+            DescriptorError: No plan takes a dtype or the number of ranks.
         """
         self.shards, self.codes, width = shards, shards.codes, shards.width
         self.own, self.places = shards.own(rank), shards.places(rank)
@@ -96,7 +96,7 @@ class Exchange:
         ]
         self.sizes = self._sizes()
         self._messages = self._shape()
-        # Of this object, and dropped with it.
+        # Caches of this object, freed with it.
         launches = sum(len(piece) for stage in self._recipes for piece in stage)
         kept = max(1, min(_ADDRESSES, _LAUNCHES // max(1, launches)))
         self._bound = functools.lru_cache(maxsize=kept)(self._bind)
@@ -113,26 +113,30 @@ class Exchange:
         return Sizes(area, area, rows, flat)
 
     def _shape(self) -> tuple[int, ...]:
-        """Of an area that is nothing but the messages of one transfer, so that it is sent as is."""
+        """The shape of the areas of messages.
+
+        If an area holds the messages of a single transfer, it has a row for each, and is sent as
+        it is.
+        """
         [first, *others] = self.pieces
         messages = (self.coder.devices, first.bundle.size)
         return (self.sizes.sent,) if others or self.coder.nodes > 1 else messages
 
     @property
     def workspace_size(self) -> int:
-        """Bytes of all areas."""
+        """Bytes of all memory areas."""
         return self.sizes.total
 
     def memory(self) -> torch.Tensor:
-        """Bytes of torch's allocator, for several calls."""
+        """A workspace from torch's allocator, for several calls."""
         found = room(self.workspace_size, self.device)
         return torch.empty(0, dtype=torch.uint8, device=self.device) if found is None else found
 
     def room(self, like: torch.Tensor, workspace: torch.Tensor | None) -> Room:
-        """The areas of a call.
+        """The memory areas of a call, in the caller's workspace or from torch's allocator.
 
         Raises:
-            WorkspaceError: The caller's memory does not do.
+            WorkspaceError: The caller's workspace is refused, see :meth:`Sizes.check`.
         """
         if workspace is None:
             return self.sizes.allocated(like, self._messages)
@@ -142,12 +146,12 @@ class Exchange:
     # --- Launches
 
     def _areas(self, room: Room) -> tuple[int, int, int]:
-        """The addresses of the memories that come first."""
+        """The addresses of the areas that come first in `Recipe.bind`: sent, received, flat."""
         flat = 0 if room.flat is None else room.flat.data_ptr()
         return room.sent.data_ptr(), room.received.data_ptr(), flat
 
     def _bind(self, *memories: int) -> list[list[list[_core.Launch]]]:
-        """By stages and pieces."""
+        """The launches at these addresses, by stage and piece."""
         return [
             [[recipe.bind(memories) for recipe in piece] for piece in stage]
             for stage in self._recipes
@@ -157,7 +161,7 @@ class Exchange:
         return [recipe.bind(memories) for recipe in self._decoders]
 
     def stream(self) -> Any:
-        """Torch's current one, as launches read it fastest."""
+        """The current stream of torch, in the form that launches read fastest."""
         if self.device.type == "cuda":
             index = self.device.index
             return (torch._C._cuda_getCurrentRawStream(index), index)
@@ -172,7 +176,7 @@ class Exchange:
         given: Sequence[torch.Tensor],
         outs: Sequence[torch.Tensor],
     ) -> Calls:
-        """What a call with these tensors enqueues."""
+        """The calls that reduce or gather ``given`` into ``outs``."""
         rows, copied = self.segments.rows, self.segments.copied
         if not copied:
             source, target = self._memories(None, given), self._memories(None, outs)
@@ -201,7 +205,7 @@ class Exchange:
         rows: torch.Tensor,
         outs: Sequence[torch.Tensor],
     ) -> Calls:
-        """The same of rows for all ranks, one after another, which every rank gets whole."""
+        """The same for rows of all ranks, one after another; every rank gets the whole result."""
         after, into = None, None
         if self.segments.copied:
             into = self._rows(room, self.shards.ranks, self.wanted)
@@ -210,7 +214,7 @@ class Exchange:
         return self.steps(room, levels, (rows.data_ptr(),), target, None, after)
 
     def all_rows(self, room: Room, given: Sequence[torch.Tensor]) -> torch.Tensor:
-        """A row for every rank, of copies, in the dtype of what becomes codes."""
+        """Copies the tensors into a row for each rank, in the dtype that plans quantize."""
         assert room.rows is not None
         shape = (self.shards.ranks, self.shards.width)
         size = math.prod(shape) * self.given.itemsize
@@ -219,7 +223,7 @@ class Exchange:
         return rows
 
     def _rows(self, room: Room, ranks: int, dtype: torch.dtype) -> torch.Tensor:
-        """Those of what is copied."""
+        """The rows of the tensors that are copied."""
         assert room.rows is not None
         width = self.segments.rows.width
         return room.rows[: ranks * width * dtype.itemsize].view(dtype).view(ranks, width)
@@ -227,7 +231,7 @@ class Exchange:
     def _memories(
         self, rows: torch.Tensor | None, tensors: Sequence[torch.Tensor]
     ) -> tuple[int, ...]:
-        """The addresses that segments count from."""
+        """The addresses that `Segment.memory` numbers: copied rows, then tensors used directly."""
         first = 0 if rows is None else rows.data_ptr()
         return (first, *[tensors[i].data_ptr() for i in self.segments.direct])
 
@@ -242,7 +246,7 @@ class Exchange:
         before: Copy | None = None,
         after: Copy | None = None,
     ) -> Calls:
-        """Everything between elements at two places, and the copies around it."""
+        """The calls from elements at ``source`` to ``target``, with copies before and after."""
         bound, several = self._bound(*self._areas(room), *source, *target), len(self.pieces) > 1
         stages: list[list[Step]] = []
         for (name, send), launches in zip(self._stages, bound, strict=True):
@@ -260,7 +264,7 @@ class Exchange:
         return Calls(self, room, stages, before, after)
 
     def decoded(self, room: Room) -> torch.Tensor:
-        """What rows became, as others see it: float32 rows of the ranks."""
+        """The rows after quantization, as receivers see them: float32, in the order of ranks."""
         shape = (self.shards.ranks, self.shards.width)
         found = room.sent.new_empty(shape, dtype=torch.float32)
         stream = self.stream()
@@ -270,11 +274,11 @@ class Exchange:
 
 
 Step: TypeAlias = "tuple[str, Piece, Sequence[_core.Launch], Transfer | None]"
-"""Of a piece: its name in a coder, the launches, and what is sent behind them."""
+"""A step of a piece: its name in the coder, the piece, its launches, and the transfer after."""
 
 
 class Calls:
-    """What one collective enqueues, at the addresses of its tensors and messages."""
+    """The launches, copies and transfers of one collective, bound to addresses."""
 
     __slots__ = ("_after", "_before", "_exchange", "_room", "_stages")
 
@@ -290,7 +294,10 @@ class Calls:
         self._before, self._after = before, after
 
     def run(self, seen: Callable[[], None] | None = None) -> None:
-        """Enqueues it on torch's current stream; ``seen``: called when all have become codes."""
+        """Enqueues everything on torch's current stream.
+
+        ``seen`` is called when everything is quantized and nothing is sent yet.
+        """
         if self._before is not None:
             self._before.run()
         stream, stages = self._exchange.stream(), self._stages
@@ -311,9 +318,9 @@ class Calls:
             self._after.run()
 
     def _run_pieces(self, stages: list[list[Step]], stream: Any) -> None:
-        """A piece is on its way while others are coded.
+        """Overlaps transfers with launches: one piece is sent while another is quantized.
 
-        What it needs next waits for it, on the stream alone.
+        The next step of a piece waits for its transfer, on the stream and not on the host.
         """
         under_way: list[Any] = [None] * len(stages[0])
         for stage in stages:
@@ -341,7 +348,7 @@ class Calls:
 
 
 def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
-    """A bundle to each device of the first level."""
+    """Sends a bundle to each device of the first level."""
     ranks, size = piece.devices, piece.bundle.size
     sent = view_of(room.sent, piece.offset, ranks, size)
     received = view_of(room.received, piece.offset, ranks, size)
@@ -349,7 +356,7 @@ def _to_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Tr
 
 
 def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
-    """A message to each node of the second."""
+    """Sends a message to each node of the second level."""
     ranks, size = piece.nodes, piece.message.size
     sent = view_of(room.sent, piece.offset, ranks, size)
     received = view_of(room.received, piece.offset, ranks, size)
@@ -358,7 +365,7 @@ def _to_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Tran
 
 
 def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
-    """The message of each node, in place."""
+    """Gathers the message of each node, in place."""
     size, first = piece.message.size, levels.device * piece.nodes
     whole = view_of(room.sent, piece.offset + first * size, piece.nodes, size)
     own = view_of(room.sent, piece.offset + (first + levels.node) * size, 1, size)
@@ -367,7 +374,7 @@ def _from_nodes(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Tr
 
 
 def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> Transfer:
-    """The messages that each device has, in place."""
+    """Gathers the messages that each device has, in place."""
     size, nodes = piece.message.size, piece.nodes
     whole = view_of(room.sent, piece.offset, piece.devices * nodes, size)
     own = view_of(room.sent, piece.offset + levels.device * piece.nodes * size, nodes, size)
@@ -375,7 +382,7 @@ def _from_devices(room: Room, piece: Piece, levels: Levels, under_way: bool) -> 
 
 
 def _stages(two_levels: bool, reduces: bool, gathers: bool) -> list[tuple[str, Send | None]]:
-    """The steps of a collective, by their names in a coder, and what is sent behind each."""
+    """The steps of a collective: their names in a coder, and the transfer after each, if any."""
     found: list[tuple[str, Send | None]] = []
     if reduces:
         found.append(("encode", _to_devices))
@@ -402,7 +409,7 @@ def exchange_of(
     gathers: bool,
     rows: torch.dtype | None = None,
 ) -> Exchange:
-    """The exchange for tensors; ``rows``: what becomes codes are rows of this dtype instead."""
+    """The prepared exchange for tensors; with ``rows``, for rows of this dtype as inputs."""
     first = tensors[0]
     counts = tuple([each.numel() for each in tensors])
     dtype, device, nodes = first.dtype, first.device, levels.node_count
@@ -416,7 +423,7 @@ def _kept(counts: tuple[int, ...], ranks: int, codes: Codes, *about: Any) -> Exc
 
 
 def forget() -> None:
-    """Drops everything that is kept."""
+    """Drops all prepared exchanges."""
     _kept.cache_clear()
 
 

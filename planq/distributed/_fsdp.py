@@ -21,12 +21,12 @@ class QuantizedReduceScatter:
 
     Args:
         mesh: A DeviceMesh of two dimensions with the ranks that FSDP shards over, in their order,
-            for two levels; None: the group that FSDP gives, in one level.
+            for two levels; None for one level, the group that FSDP gives.
         **options: How gradients become codes: :class:`Options`.
 
     Raises:
         ArgumentError: ``mesh`` is no such mesh.
-        DescriptorError: An option has no meaning.
+        DescriptorError: An option has a value that is not allowed.
     """
 
     def __init__(self, mesh: DeviceMesh | None = None, **options: Unpack[Options]) -> None:
@@ -42,7 +42,7 @@ class QuantizedReduceScatter:
         dtype: torch.dtype,
         device: torch.device,
     ) -> torch.Tensor:
-        """A tensor, for what FSDP gives and takes."""
+        """Allocates a tensor for FSDP's input or output."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -56,9 +56,9 @@ class QuantizedReduceScatter:
         """Writes this rank's part of the sum or of the mean, on the current stream.
 
         Raises:
-            ArgumentError: The operation is another than SUM and AVG, as with a factor of
-                ``set_gradient_divide_factor``: ``set_force_sum_reduction_for_comms(True)`` helps.
-                Or the mesh has other ranks than the group.
+            ArgumentError: The operation is neither SUM nor AVG. ``set_gradient_divide_factor``
+                makes such an operation; ``set_force_sum_reduction_for_comms(True)`` avoids it. Or
+                the mesh has other ranks than the group, or ``async_op`` is True.
         """
         if async_op:
             raise ArgumentError("async_op", "False", "True", "it runs on the current stream")
@@ -67,7 +67,7 @@ class QuantizedReduceScatter:
         )
 
     def _levels(self, group: dist.ProcessGroup) -> Group:
-        """The mesh, whose parts have to be those of the group."""
+        """The mesh, whose ranks have to be those of the group; without a mesh, the group."""
         if self._mesh is None:
             return group
         wanted, given = dist.get_process_group_ranks(group), self._mesh.mesh.flatten().tolist()

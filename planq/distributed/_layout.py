@@ -1,4 +1,4 @@
-"""Where in memory the messages of an exchange lie: offsets, which need no memory."""
+"""Where the messages of an exchange lie, as offsets in memory areas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from planq.distributed._codes import Codes, Message
 from planq.distributed._plans import Place
 
 PIECE_BYTES = 32 << 20
-"""What a rank sends at least in a piece: smaller ones took longer than they hid, on two H100s."""
+"""The fewest bytes that a rank sends in a piece. Smaller pieces cost more time than their overlap
+saved, measured on two H100."""
 MOST_PIECES: Final = 2
 
 
@@ -22,11 +23,11 @@ class Piece:
 
     Attributes:
         codes: How elements become codes.
-        nodes: How many there are.
-        devices: Likewise, in each node.
-        first: The first element of a row that is in it.
-        elements: How many of each row.
-        offset: Where its messages begin in an area of memory, in bytes.
+        nodes: How many nodes there are.
+        devices: How many devices each node has.
+        first: The first element of each row that is in the piece.
+        elements: How many elements of each row are in the piece.
+        offset: Where its messages begin in a memory area, in bytes.
     """
 
     codes: Codes
@@ -38,42 +39,42 @@ class Piece:
 
     @cached_property
     def message(self) -> Message:
-        """To a rank."""
+        """The message for one rank."""
         return Message(self.codes, self.elements)
 
     @cached_property
     def bundle(self) -> Message:
-        """To a device, in the first of two levels: a part for every node."""
+        """The message for one device in the first level: it has a part for every node."""
         return Message(self.codes, self.nodes * self.elements)
 
     @cached_property
     def size(self) -> int:
-        """Bytes of an area that it takes."""
+        """Bytes that it takes in a memory area."""
         ranks = self.nodes * self.devices
         return max(self.devices * self.bundle.size, ranks * self.message.size)
 
     def in_bundle(self, memory: int, rank: int) -> Place:
-        """The part of a rank, where bundles lie by devices."""
+        """The place of a rank's part in the bundles, which are ordered by device."""
         node, device = divmod(rank, self.devices)
         first = self.offset + device * self.bundle.size
         place = Place(memory, first, first + self.bundle.offset)
         return place.behind(node * self.elements, self.codes)
 
     def in_message(self, memory: int, slot: int) -> Place:
-        """Those of one message among some that lie one after another."""
+        """The place of one message among messages that lie one after another."""
         first = self.offset + slot * self.message.size
         return Place(memory, first, first + self.message.offset)
 
     def slot(self, rank: int) -> int:
-        """The message of a rank among those that are gathered: between nodes first."""
+        """The position of a rank's message among the gathered ones, which are device-major."""
         node, device = divmod(rank, self.devices)
         return device * self.nodes + node
 
 
 def pieces(codes: Codes, nodes: int, devices: int, width: int, most: int) -> list[Piece]:
-    """Cuts rows of so many elements into ``most`` pieces, or fewer if they would be small.
+    """Cuts rows of ``width`` elements into ``most`` pieces, or fewer if they would be small.
 
-    It depends on what all ranks know alike, as the messages do.
+    All ranks have to cut alike, so this depends only on values that all ranks share.
     """
     groups, others = codes.groups_of(width), nodes * devices - 1
     sent = others * Message(codes, width).size
@@ -88,6 +89,6 @@ def pieces(codes: Codes, nodes: int, devices: int, width: int, most: int) -> lis
 
 
 def _spans(whole: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Parts of a whole, as equal as may be."""
+    """Cuts ``whole`` into ``parts`` ranges that are as equal as possible."""
     ends = [whole * part // parts for part in range(parts + 1)]
     yield from itertools.pairwise(ends)

@@ -1,4 +1,4 @@
-"""Who takes part: the ranks of a group, or of a mesh of nodes and their devices."""
+"""The ranks that take part: those of a group, or of a mesh of nodes and their devices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Levels:
     """Ranks in one level, or in two.
 
     Attributes:
-        devices: This rank's group of the first level.
-        nodes: Of the second; None: there is none.
+        devices: This rank's process group of the first level: the devices of its node.
+        nodes: Its group of the second level: the same device of all nodes; None with one level.
         device_count: Ranks of the first level.
-        node_count: Of the second.
-        device: This rank's number in the first.
-        node: In the second.
-        ranks: All of them.
-        rank: This one: nodes count first.
+        node_count: Ranks of the second level; 1 without it.
+        device: This rank's number in the first level.
+        node: Its number in the second level; 0 without it.
+        ranks: The number of all ranks.
+        rank: This rank's number among all: ``node * device_count + device``.
     """
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Levels:
 
     @staticmethod
     def of(group: Group) -> Levels:
-        """Those of a process group, or of a mesh of one or two dimensions.
+        """The levels of a process group, or of a mesh of one or two dimensions.
 
         Raises:
             ArgumentError: It is something else, or this process is not in it.

@@ -15,13 +15,14 @@ _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
 
 
 class Room(NamedTuple):
-    """Bytes of a call.
+    """The memory areas of a call, as uint8 tensors.
 
     Attributes:
-        sent: Messages that this rank sends; what it gathers.
-        received: Those of others.
-        rows: The tensors of the call row by row; None where they are that already.
-        flat: Codes and parameters in the order of the elements, where they are made in bulk.
+        sent: Messages that this rank sends, or gathers.
+        received: Messages from other ranks.
+        rows: Copies of the tensors as rows; None if they are used directly.
+        flat: Codes and parameters of all rows, in the order of the elements; None unless they are
+            made in one launch.
     """
 
     sent: torch.Tensor
@@ -31,7 +32,7 @@ class Room(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Bytes of the areas of a :class:`Room`; 0: there is none."""
+    """Bytes of the areas of a :class:`Room`; 0 for an area that does not exist."""
 
     sent: int
     received: int
@@ -40,11 +41,14 @@ class Sizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Bytes of a workspace."""
+        """Bytes of a workspace that holds all areas."""
         return sum(map(_aligned, self))
 
     def allocated(self, like: torch.Tensor, messages: tuple[int, ...]) -> Room:
-        """Of torch's allocator, on the device of a tensor; ``messages`` is the shape to send."""
+        """Areas from torch's allocator, on the device of ``like``.
+
+        ``messages`` is the shape of the areas of messages.
+        """
         sent = like.new_empty(messages, dtype=torch.uint8)
         received = torch.empty_like(sent)
         if not self.rows and not self.flat:
@@ -56,7 +60,7 @@ class Sizes(NamedTuple):
         return Room(sent, received, rows, flat)
 
     def cut(self, workspace: torch.Tensor, messages: tuple[int, ...]) -> Room:
-        """Of a workspace, one behind the other."""
+        """Areas in a workspace, one after another."""
         strides = (messages[1], 1) if len(messages) == 2 else (1,)
         first, second, third, fourth = self._firsts(int(workspace.storage_offset()))
         return Room(
@@ -72,10 +76,11 @@ class Sizes(NamedTuple):
             first += _aligned(size)
 
     def check(self, workspace: torch.Tensor, device: torch.device) -> None:
-        """Whether a caller's workspace will do.
+        """Checks a caller's workspace.
 
         Raises:
-            WorkspaceError: It does not.
+            WorkspaceError: It is no contiguous uint8 tensor of one axis, is on another device, too
+                small, without memory of its own, or misaligned.
         """
         problem = ""
         if workspace.dtype != torch.uint8 or workspace.dim() != 1 or not workspace.is_contiguous():
@@ -94,7 +99,7 @@ class Sizes(NamedTuple):
 
 
 def view_of(area: torch.Tensor, offset: int, rows: int, size: int) -> torch.Tensor:
-    """Messages of some bytes each in an area; the area itself where it is just that."""
+    """A view of ``rows`` messages of ``size`` bytes in an area; the area itself if it is that."""
     if area.shape == (rows, size):
         return area
     return area.as_strided((rows, size), (size, 1), area.storage_offset() + offset)

@@ -16,8 +16,8 @@ _WORKSPACE: Final = -1
 _INPUT: Final = 0
 _OUTPUT: Final = 1
 
-# The bytes [first, end) of an operand, or of a part of it; whether they are written; which of the
-# kinds above it is, and its place in a list. Plain tuples: a list may have hundreds of tensors.
+# (first byte, end byte, whether it is written, one of the kinds above, index in a list) of an
+# operand or of a part of it. Plain tuples are fast: a list may have hundreds of tensors.
 Span: TypeAlias = tuple[int, int, bool, int, int]
 
 
@@ -26,12 +26,12 @@ class Operands:
     """What a collective reads and writes.
 
     Attributes:
-        tensors: As they were given.
-        given: The tensors.
+        tensors: The argument ``tensors`` of the call.
+        given: The tensors in it.
         outs: An output for each.
-        places: Of what is larger, the input or its output, the elements ``[begin, end)`` that are
-            this rank's: there both may be one memory.
-        gathers: Whether outputs are the larger ones.
+        places: The elements ``[begin, end)`` that are this rank's, in the larger of input and
+            output. There, input and output may share memory.
+        gathers: Whether the outputs are larger than the inputs.
     """
 
     tensors: Tensors
@@ -41,11 +41,11 @@ class Operands:
     gathers: bool
 
     def check(self, workspace: torch.Tensor | None, needed: int) -> None:
-        """Refuses memory that is written and that another operand has as well.
+        """Refuses memory that is written and belongs to another operand as well.
 
         Raises:
-            ArgumentError: It is that of an output.
-            WorkspaceError: It is that of the workspace.
+            ArgumentError: An output overlaps an input or another output.
+            WorkspaceError: The workspace overlaps an operand.
         """
         if workspace is None and self._apart():
             return
@@ -53,12 +53,13 @@ class Operands:
         if workspace is not None:
             first = workspace.data_ptr()
             spans.append((first, first + needed, True, _WORKSPACE, 0))
-        # Of all spans that begin before another, the one that ends last meets it, if one does.
+        # Sorted by their begin, a span overlaps an earlier one exactly if it overlaps the earlier
+        # one that ends last.
         anything: Span | None = None
         written: Span | None = None
         for span in sorted(each for each in spans if each[0] < each[1]):
             first, end, is_written, _, _ = span
-            before = anything if is_written else written  # reading what is read is no fault
+            before = anything if is_written else written  # two reads may overlap
             if before is not None and before[1] > first:
                 raise self._error(before, span, needed, workspace)
             if anything is None or anything[1] < end:
@@ -67,7 +68,7 @@ class Operands:
                 written = span
 
     def _apart(self) -> bool:
-        """Whether there is one input, and its output lies elsewhere or on all of it."""
+        """Whether a single input and its output are disjoint, or the same memory: the fast case."""
         if len(self.given) != 1:
             return False
         [x], [y], [place] = self.given, self.outs, self.places
@@ -77,7 +78,7 @@ class Operands:
         return first == other and x.nbytes == y.nbytes and place == (0, x.numel())
 
     def _spans(self) -> list[Span]:
-        """All of them, without what an input may share with its output."""
+        """All spans, without the part that an input may share with its output."""
         found: list[Span] = []
         gathers = self.gathers
         for i, (x, y, place) in enumerate(zip(self.given, self.outs, self.places, strict=True)):
@@ -96,11 +97,11 @@ class Operands:
         return found
 
     def _name(self, span: Span) -> str:
-        """What an error calls an operand."""
+        """The name of an operand in error messages."""
         return name_of("out" if span[3] == _OUTPUT else "tensors", self.tensors, span[4])
 
     def _error(self, a: Span, b: Span, needed: int, workspace: torch.Tensor | None) -> Exception:
-        """Of two operands, one of which at least is written."""
+        """The error for two overlapping operands, of which at least one is written."""
         for span, other in ((a, b), (b, a)):
             if span[3] == _WORKSPACE and workspace is not None:
                 problem = f"it overlaps {self._name(other)}"

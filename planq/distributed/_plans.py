@@ -28,21 +28,24 @@ _PARAMETERS: Final = "float32"
 
 
 class Spot(NamedTuple):
-    """Bytes of one of the memories of a call, which come with it: its number, and how far in."""
+    """A place in a call's memory: the index of the memory area, and the offset in bytes.
+
+    The areas themselves are only known in a call.
+    """
 
     memory: int
     offset: int
 
 
 class Place(NamedTuple):
-    """Where codes of whole groups lie in a memory, and their parameters."""
+    """Where codes of whole groups and their parameters lie: the area, and offsets in bytes."""
 
     memory: int
     codes: int
     parameters: int
 
     def behind(self, elements: int, codes: Codes) -> Place:
-        """That of the groups behind so many elements."""
+        """The place after the groups of this many elements."""
         parameters = 4 * codes.columns * codes.groups_of(elements)
         return Place(
             self.memory, self.codes + codes.bytes_of(elements), self.parameters + parameters
@@ -63,12 +66,12 @@ Rest: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None, Any, str]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A launch but for the memories of a call.
+    """A launch without the addresses of a call.
 
     Attributes:
-        plan: What is launched.
+        plan: The plan that is launched.
         make: The class of its args.
-        operands: By their names: where each lies, and what it is.
+        operands: For each operand: its name, memory area, offset in bytes, and the rest.
     """
 
     plan: Plan
@@ -76,7 +79,7 @@ class Recipe:
     operands: tuple[tuple[str, int, int, Rest], ...]
 
     def bind(self, memories: Sequence[int]) -> _core.Launch:
-        """The launch in memories at these addresses."""
+        """The launch with memory areas at these addresses."""
         operands = {
             name: (memories[memory] + offset, *rest) for name, memory, offset, rest in self.operands
         }
@@ -84,10 +87,10 @@ class Recipe:
 
 
 class Plans:
-    """Selects plans of one device, and says what their operands are."""
+    """Selects plans for one device, and describes their operands."""
 
     def __init__(self, codes: Codes, given: torch.dtype, device: torch.device, mean: bool) -> None:
-        """``given`` elements become codes; ``mean``: sums are divided by the number of ranks."""
+        """``given`` is the dtype that is quantized; ``mean`` divides sums by the rank count."""
         self.codes, self.given, self.device, self.mean = codes, given, device, mean
         self._where = "host" if device.type == "cpu" else str(device)
         self._fields: dict[str, Any] = {"group_size": codes.group_size, "mode": codes.mode}
@@ -98,7 +101,7 @@ class Plans:
         return Plan.select(current_stream(self.device), desc)
 
     def encoder(self, elements: int, nodes: int = 1, devices: int = 1) -> Plan:
-        """Of elements in their order; of nodes and their devices in that of the devices."""
+        """A plan that quantizes; with several nodes, it orders groups for the devices first."""
         fields = self._fields | {"input_dtype": self.given, "output_dtype": self.codes.dtype}
         if nodes == 1:
             return self._select(GroupQuantizeDescriptor(shape=(elements,), **fields))
@@ -106,7 +109,7 @@ class Plans:
         return self._select(SwizzledQuantizeDescriptor(shape=(elements,), **fields))
 
     def adder(self, elements: int, ranks: int, wanted: Any) -> Plan:
-        """Of what several ranks sent; ``wanted``: the codes' dtype, or another for elements."""
+        """A plan that sums the codes of several ranks; to codes if ``wanted`` is their dtype."""
         desc = DequantizeReduceDescriptor(
             shape=(elements,),
             ranks=ranks,
@@ -118,7 +121,7 @@ class Plans:
         return self._select(desc)
 
     def decoder(self, elements: int, wanted: torch.dtype) -> Plan:
-        """Of codes in their order."""
+        """A plan that dequantizes codes."""
         desc = GroupDequantizeDescriptor(
             shape=(elements,), input_dtype=self.codes.dtype, output_dtype=wanted, **self._fields
         )
@@ -127,7 +130,7 @@ class Plans:
     # --- Launches
 
     def encode(self, plan: Plan, source: Spot, target: Place) -> Recipe:
-        """Makes codes of elements."""
+        """The launch that quantizes elements."""
         desc: Any = plan.descriptor
         swizzled = isinstance(desc, SwizzledQuantizeDescriptor)
         operands = (
@@ -137,7 +140,7 @@ class Plans:
         return Recipe(plan, SwizzledQuantizeArgs if swizzled else GroupQuantizeArgs, operands)
 
     def add(self, plan: Plan, source: Received, target: Spot | Place) -> Recipe:
-        """Adds to elements, or to codes."""
+        """The launch that sums received codes into elements (Spot) or codes (Place)."""
         desc: Any = plan.descriptor
         first, ranks, stride = source
         outputs: tuple[tuple[str, int, int, Rest], ...]
@@ -149,7 +152,7 @@ class Plans:
         return Recipe(plan, DequantizeReduceArgs, (*inputs, *outputs))
 
     def decode(self, plan: Plan, source: Place, target: Spot) -> Recipe:
-        """Makes elements of codes."""
+        """The launch that dequantizes codes."""
         desc: Any = plan.descriptor
         operands = (
             *self._coded(("input", "parameters"), source, desc.shape),
@@ -168,7 +171,7 @@ class Plans:
         ranks: int = 0,
         stride: int = 0,
     ) -> tuple[tuple[str, int, int, Rest], ...]:
-        """Codes and parameters of elements; of several ranks, a stride of bytes apart."""
+        """The two operands for codes and parameters; those of ranks are ``stride`` bytes apart."""
         [count] = shape
         codes, groups = self.codes, self.codes.groups_of(count)
         held, rows = (codes.bytes_of(count),), (groups, codes.columns)

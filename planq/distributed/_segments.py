@@ -1,4 +1,4 @@
-"""Which memory the groups of a row lie in: the tensors' own where they can, rows of copies else."""
+"""Which memory launches use for the groups of a row: the tensors' own if possible, or copies."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from planq.distributed._plans import Spot
 from planq.distributed._shards import Shards
 
 DIRECT_ELEMENTS = 8192
-"""Of the parts of a tensor in a list; smaller ones are copied to rows, many for a launch."""
+"""The fewest elements of a rank's part for which a tensor in a list is used directly. Smaller
+tensors are copied to rows, so that one launch takes many."""
 ROWS: Final = 0
-"""The memory of copies; tensors that are read and written themselves follow, in their order."""
+"""The number of the memory of copies. The tensors that are used directly follow, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Whole groups that lie together in every row, and in one memory.
+    """Whole groups that are contiguous in every row and lie in one memory.
 
     Attributes:
         first: The first element in a row.
-        elements: How many.
-        memory: Which one.
-        at: The element of it that is the first of rank 0.
-        step: Elements of it from one rank to the next.
+        elements: How many elements.
+        memory: The number of the memory.
+        at: Where rank 0's first element lies in the memory, in elements.
+        step: The distance from one rank to the next, in elements.
     """
 
     first: int
@@ -36,14 +37,14 @@ class Segment:
 
 
 class Run(NamedTuple):
-    """What a piece has of a segment.
+    """The part of a segment that is in a piece.
 
     Attributes:
-        offset: Elements of the piece before it.
-        elements: How many.
-        memory: Which one.
-        at: The element of it that is the first of rank 0.
-        step: Elements of it from one rank to the next.
+        offset: The first element in the piece.
+        elements: How many elements.
+        memory: The number of the memory.
+        at: Where rank 0's first element lies in the memory, in elements.
+        step: The distance from one rank to the next, in elements.
     """
 
     offset: int
@@ -53,21 +54,21 @@ class Run(NamedTuple):
     step: int
 
     def spot(self, memories: int, rank: int, size: int) -> Spot:
-        """The first element of a rank, where elements have ``size`` bytes.
+        """The place of a rank's first element, with elements of ``size`` bytes.
 
-        ``memories``: the number of the first of those that are counted here.
+        ``memories`` is added to the number of the memory.
         """
         return Spot(memories + self.memory, (self.at + rank * self.step) * size)
 
 
 class Segments:
-    """How a row of tensors is put together.
+    """How a row is composed of parts of tensors.
 
     Attributes:
-        direct: The tensors that are read and written themselves, by their numbers.
-        copied: Those that are copied to rows.
-        rows: The rows of copies.
-        all: In the order of a row.
+        direct: The indices of the tensors that launches read and write directly.
+        copied: The indices of the tensors that are copied to rows.
+        rows: The layout of the copied rows.
+        all: All segments in the order of a row.
     """
 
     def __init__(self, shards: Shards, direct: Sequence[int]) -> None:
@@ -84,24 +85,24 @@ class Segments:
                 self._add_copied(first, shards.codes.padded(length), starts[tensor])
 
     def _add_copied(self, first: int, elements: int, at: int) -> None:
-        """Those of neighbours are one segment."""
+        """Adds a copied part; it is merged with a copied part before it."""
         if self.all and self.all[-1].memory == ROWS:
             last = self.all.pop()
             first, elements, at = last.first, last.elements + elements, last.at
         self.all.append(Segment(first, elements, ROWS, at, self.rows.width))
 
     def runs(self, piece: Piece) -> list[Run]:
-        """What a piece has of each segment."""
+        """The parts of all segments that are in a piece."""
         return list(_runs(self.all, piece))
 
 
 def whole_rows(piece: Piece, width: int) -> list[Run]:
-    """What it has of rows that lie one after another."""
+    """The part of a piece in rows that lie one after another."""
     return [Run(0, piece.elements, ROWS, piece.first, width)]
 
 
 def directly(shards: Shards) -> list[int]:
-    """The tensors that are whole groups of every rank, and large, or the only one."""
+    """The tensors that consist of whole groups on every rank, and are large or the only one."""
     unit = shards.ranks * shards.codes.group_size
     fewest = DIRECT_ELEMENTS if len(shards.counts) > 1 else 1
     pairs = enumerate(zip(shards.counts, shards.lengths, strict=True))

@@ -14,12 +14,12 @@ from planq.distributed._codes import Codes
 
 
 class Copy(NamedTuple):
-    """Elements on their way between tensors and rows.
+    """Copies between tensors and rows.
 
     Attributes:
-        targets: Where they go.
-        sources: Where they are, one for each of those.
-        zeroed: What becomes +0 before, if not all of it is a target.
+        targets: Views that are written.
+        sources: A view to read for each target.
+        zeroed: Rows that are set to +0 first, as targets do not cover them.
     """
 
     targets: list[torch.Tensor]
@@ -28,7 +28,7 @@ class Copy(NamedTuple):
 
     @torch.no_grad()
     def run(self) -> None:
-        """Copies each to its place."""
+        """Enqueues the copies on torch's current stream."""
         if self.zeroed is not None:
             self.zeroed.zero_()
         if len(self.targets) > 1:
@@ -39,10 +39,10 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True)
 class Shards:
-    """Tensors cut for ranks: a row for each, with its part of every tensor one after another.
+    """Tensors cut for ranks: a row for each rank, with its part of every tensor, one after another.
 
-    A part is ``length = ceil(n / ranks)`` elements; the last parts may be shorter, or empty. In a
-    row each begins a group, and is filled up with +0 to whole groups.
+    A part has ``length = ceil(n / ranks)`` elements; the last parts may be shorter, or empty. In a
+    row, each part begins a new group and is padded with +0 to whole groups.
     """
 
     counts: tuple[int, ...]
@@ -51,7 +51,7 @@ class Shards:
 
     @cached_property
     def lengths(self) -> list[int]:
-        """Elements of a part of each tensor."""
+        """The elements of a rank's part, for each tensor."""
         return [-(-count // self.ranks) for count in self.counts]
 
     @cached_property
@@ -61,7 +61,7 @@ class Shards:
 
     @cached_property
     def exact(self) -> bool:
-        """Whether one tensor is the rows, without a gap."""
+        """Whether there is one tensor, and it is the rows without padding."""
         return len(self.counts) == 1 and self.counts[0] == self.ranks * self.width
 
     def own(self, rank: int) -> list[int]:
@@ -77,27 +77,27 @@ class Shards:
         return [(begin, begin + own) for begin, own in zip(begins, self.own(rank), strict=True)]
 
     def filling(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Copy:
-        """Of tensors to the rows."""
+        """Copies from tensors to the rows."""
         held, flat = self._pairs(rows, tensors)
         return Copy(held, flat, rows if sum(self.counts) != rows.numel() else None)
 
     def reading(self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Copy:
-        """Of the rows to tensors."""
+        """Copies from the rows to tensors."""
         held, flat = self._pairs(rows, tensors)
         return Copy(flat, held)
 
     def filling_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> Copy:
-        """Of a rank's parts of tensors to its row."""
+        """Copies from a rank's parts of tensors to its row."""
         return Copy(
             self._parts(row, rank), [each.view(-1) for each in tensors if each.numel()], row
         )
 
     def reading_part(self, row: torch.Tensor, rank: int, tensors: Sequence[torch.Tensor]) -> Copy:
-        """Of a rank's row to its parts of tensors."""
+        """Copies from a rank's row to its parts of tensors."""
         return Copy([each.view(-1) for each in tensors if each.numel()], self._parts(row, rank))
 
     def _parts(self, row: torch.Tensor, rank: int) -> list[torch.Tensor]:
-        """Those of each tensor in a rank's row, which are not empty."""
+        """Views of the parts of tensors in a rank's row, without empty ones."""
         return _taken(row, self._cuts[rank])
 
     @cached_property
@@ -107,7 +107,7 @@ class Shards:
 
     @cached_property
     def _cuts(self) -> list[list[tuple[int, bool]]]:
-        """How each row is cut: elements, and whether they are a tensor's or filling."""
+        """How each row is cut: numbers of elements, and whether they are a tensor's or padding."""
         found = []
         for rank in range(self.ranks):
             spans = zip(self.own(rank), map(self.codes.padded, self.lengths), strict=True)
@@ -118,9 +118,9 @@ class Shards:
     def _pairs(
         self, rows: torch.Tensor, tensors: Sequence[torch.Tensor]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """What lies in the rows, beside what it is of the tensors: whole parts, then a rest.
+        """Pairs of views, in the rows and in the tensors: all whole parts at once, then a rest.
 
-        Views take most of the time that many small tensors take: one for each part would be more.
+        With many small tensors, making views takes most of the time. So there is not one per part.
         """
         width, base = self.width, rows.storage_offset()
         spans = zip(self.starts, self.lengths, self.counts, tensors, strict=True)
@@ -138,6 +138,6 @@ class Shards:
 
 
 def _taken(row: torch.Tensor, cuts: Sequence[tuple[int, bool]]) -> list[torch.Tensor]:
-    """Those parts of a row that are a tensor's."""
+    """Views of the parts of a row that are a tensor's."""
     views = row.split_with_sizes([size for size, _ in cuts])
     return [view for view, (_, taken) in zip(views, cuts, strict=True) if taken]

@@ -1,7 +1,8 @@
-"""The two transfers of torch.distributed, without its checks of what is right by construction.
+"""The two transfers of torch.distributed, called as methods of a process group.
 
-The functions of torch.distributed check their tensors, log and look groups up: that takes half as
-long as everything that planq does in a call. These are the methods of a group that they call.
+The functions of torch.distributed check their tensors, log and look groups up. That takes half as
+long as all that planq does in a call, and planq's tensors are right by construction. So the methods
+that these functions call are called directly.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _GATHER_OPTIONS: Final = [_options(AllgatherOptions, each) for each in (False, T
 
 
 Transfer: TypeAlias = "Callable[[], Any]"
-"""Begins a transfer, and gives what to wait for."""
+"""Starts a transfer, and returns what to wait for."""
 
 
 def scatter(
     received: torch.Tensor, sent: torch.Tensor, group: dist.ProcessGroup, under_way: bool
 ) -> Transfer:
-    """``all_to_all_single`` of equal parts; ``under_way``: whether it is to go on by itself."""
+    """``all_to_all_single`` of equal parts; ``under_way`` makes it asynchronous."""
     call: Any = getattr(group, _TO_ALL)
     return functools.partial(call, received, sent, [], [], _TO_ALL_OPTIONS[under_way])
 
@@ -51,6 +52,6 @@ def gather(
 
 
 def finish(work: Any) -> None:
-    """Waits for a transfer that was not to go on by itself."""
-    if work is not None:  # of a backend that leaves it to the caller
+    """Waits for a transfer that is not asynchronous."""
+    if work is not None:  # some backends leave waiting to the caller
         work.wait()

@@ -8,50 +8,52 @@ Importing this module defines every registered operator twice::
 An operator that updates operands in place has one overload, which is like ``.out``.
 
 Arguments:
-    They have the names of operands and fields; those without a default come first. What an operand
-    tells (its shape, its dtype) is no argument. Enumerations, dtypes and scopes are text:
-    ``"asymmetric"``, ``"float8_e4m3fn"``, ``"group(128)"``. A number is ``rate=0.1``, or
-    ``rate_tensor=t`` in memory; where fields decide whether it is whole, it is what was given. The
-    field ``mode`` is ``mode_``, because torch takes that name for itself; where an operand and a
-    field have one name, the operand has ``_tensor`` behind it. Operands that are packed do not tell
-    their logical shape: pass ``shape=[...]``.
+    They have the names of operands and fields; those without a default come first. Fields that
+    follow from an operand (its shape, its dtype) are no arguments. Enumerations, dtypes and scopes
+    are text: ``"asymmetric"``, ``"float8_e4m3fn"``, ``"group(128)"``. A scalar operand is given as
+    a number, ``rate=0.1``, or in memory, ``rate_tensor=t``. If fields decide whether it is an
+    integer or a float, it keeps the type that it is given with. The field ``mode`` is named
+    ``mode_``, because torch reserves that name. If an operand and a field have the same name, the
+    operand gets the suffix ``_tensor``. The logical shape does not follow from packed operands:
+    pass ``shape=[...]``.
 
 Results:
-    A tensor or a tuple. An operator whose results depend on its fields (zero points, statistics)
-    returns a list of those that there are, in the order of its args.
+    A tensor or a tuple. An operator whose fields decide which results there are (zero points,
+    statistics) returns a list of them, in the order of its args.
 
 torch.compile:
-    All of them work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs; before a
-    capture, call once, so that the plan is there. A new number of rows compiles nothing anew, from
-    2 rows up; as ever in torch, an extent of a result that is 1 is another matter than one of 2.
-    What else an operator asks of extents, such as equal columns, it asks when the program runs.
+    All operators work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs. Before a
+    capture, call the operator once, so that its plan exists. A new number of rows recompiles
+    nothing, from 2 rows up; torch always specializes extents of 1. Other requirements on extents,
+    such as equal columns, are checked when the program runs.
 
 Plans:
-    A call selects a plan where none fits yet. A plan has a :class:`planq.Dim` for every extent but
-    the last where the operator admits it, with the next power of two, at least 16, as its maximum;
-    so a new batch size is nearly always a hit. The 1024 plans that were used last are kept.
+    A call selects a plan if no kept one fits. If the operator allows it, a plan has a
+    :class:`planq.Dim` for every extent but the last. The maximum of a Dim is the next power of two,
+    at least 16. So a kept plan fits nearly every new batch size. The 1024 plans that were used last
+    are kept.
 
 Preferences:
-    ``sku``, ``determinism``, ``batch_invariant``, ``max_ulp`` and ``max_workspace_bytes``, the last
-    arguments of every overload, are those of :class:`planq.PlanPreference`, with its defaults.
-    Where no kernel is left, that is a :class:`planq.NoKernelError`: nothing is weakened unasked.
-    Under ``torch.use_deterministic_algorithms(True)`` a kernel that promises less than RUN_TO_RUN,
-    which a call has to ask for, is that error too.
+    The last arguments of every overload are the fields of :class:`planq.PlanPreference`, with its
+    defaults: ``sku``, ``body``, ``determinism``, ``batch_invariant``, ``max_ulp`` and
+    ``max_workspace_bytes``. If no kernel qualifies, :class:`planq.NoKernelError` is raised; no
+    requirement is weakened silently. ``torch.use_deterministic_algorithms(True)`` also refuses
+    kernels that promise less than RUN_TO_RUN, which only calls that ask for it get.
 
 Streams:
     On a GPU, torch's current stream of the operands' device. On the host, as many threads as
-    ``torch.get_num_threads()``; the bits do not depend on it.
+    ``torch.get_num_threads()``; the bits do not depend on the number.
 
 Workspace:
-    ``.out`` takes ``workspace=``, a byte tensor. Without it, and in overloads that allocate, what a
-    kernel needs beside its operands comes from torch's allocator on the current stream.
+    ``.out`` takes ``workspace=``, a uint8 tensor. Without it, and in overloads that allocate, the
+    workspace comes from torch's allocator on the current stream.
 
 Gradients:
     ``torch.ops.planq.fake_quantize`` and :func:`quantize_dequantize` have straight-through
-    gradients of their input, by ``backward()``. Every other call with an operand that requires a
-    gradient, while torch records them, raises :class:`planq.ArgumentError`; so does any call with
-    an operand that has a tangent of forward mode, or that a transform of ``torch.func``
-    differentiates by.
+    gradients with respect to their input, for ``backward()``. While torch records gradients, every
+    other call with an operand that requires one raises :class:`planq.ArgumentError`. So does any
+    call with an operand that has a forward-mode tangent, or with respect to which a transform of
+    ``torch.func`` differentiates.
 
 Errors:
     Those of planq: :class:`planq.DescriptorError`, :class:`planq.ArgumentError` and so on.
@@ -93,22 +95,23 @@ def quantize(
 
     Args:
         x: float16, bfloat16, float32 or float64; any outer strides, innermost stride 1.
-        dtype: Of the codes: int8, uint8, int4, uint4, float8_e4m3fn or float8_e5m2.
+        dtype: Type of the codes: int8, uint8, int4, uint4, float8_e4m3fn or float8_e5m2.
         scope: Which elements share a scale.
         mode: ASYMMETRIC has zero points.
-        q_min: Lowest code; None: of the type.
-        q_max: Highest code; None: of the type.
-        scale_dtype: Of the scales; None: float32, float64 for float64.
+        q_min: Lowest code; None for the type's default.
+        q_max: Highest code; None for the type's default.
+        scale_dtype: Type of the scales; None for float32, or float64 for float64 ``x``.
         quotient: How an element is divided by its scale.
         nonfinite: What a segment with a NaN or an infinity becomes.
         include_zero: ASYMMETRIC: the range always holds 0.
-        nibble_order: Of 4-bit codes, two a byte along the last axis.
+        nibble_order: Which nibble has the first of two 4-bit codes; a byte has two along the last
+            axis.
 
     Returns:
         ``(codes, scale)``, or ``(codes, scale, zero_point)``.
 
     Raises:
-        DescriptorError: A field asks for something that has no meaning.
+        DescriptorError: A field has a value that is not allowed.
         ArgumentError: ``x`` requires a gradient, which codes do not carry.
     """
     return tuple(
@@ -139,21 +142,24 @@ def dequantize(
     shape: Any = None,
     nibble_order: NibbleOrder | str = NibbleOrder.LOW_FIRST,
 ) -> torch.Tensor:
-    """Gives codes back their scale: ``dequantize``, of what :func:`quantize` returned.
+    """Dequantizes what :func:`quantize` returned: ``dequantize``.
 
     Args:
         codes: int8, uint8, fp8, or 4-bit codes two a byte.
-        scale: One for each segment.
-        zero_point: Likewise; None: symmetric.
+        scale: One scale for each segment.
+        zero_point: One zero point for each segment; None for symmetric codes.
         scope: Which elements share a scale.
-        dtype: Of the codes; None: that of the tensor. 4-bit codes need it.
-        output_dtype: Of the result.
-        shape: The logical shape, which 4-bit codes do not tell; None: that of ``codes``.
-        nibble_order: Of 4-bit codes.
+        dtype: Type of the codes; None for that of the tensor. 4-bit codes need it.
+        output_dtype: Type of the result.
+        shape: The logical shape, which 4-bit codes need; None for that of ``codes``.
+        nibble_order: Which nibble has the first of two 4-bit codes.
+
+    Returns:
+        The values, of the logical shape.
 
     Raises:
-        DescriptorError: A field asks for something that has no meaning.
-        ArgumentError: An operand is not what the others ask for, or requires a gradient.
+        DescriptorError: A field has a value that is not allowed.
+        ArgumentError: An operand does not fit the others, or requires a gradient.
     """
     result: torch.Tensor = torch.ops.planq.dequantize(
         codes,
@@ -182,30 +188,33 @@ def quantize_dequantize(
     nonfinite: NonFinite | str = NonFinite.PROPAGATE,
     include_zero: bool = True,
 ) -> torch.Tensor:
-    """What is left of a tensor after quantizing and dequantizing, in its own dtype; differentiable.
+    """Quantizes and dequantizes a tensor, in its own dtype; differentiable.
 
     Formula:
-        ``y = dequantize(*quantize(x, dtype))``. Gradient, straight through: ``dx = dy`` where the
-        element's code before clamping lies in ``[q_min, q_max]``, +0 elsewhere; bit for bit of
-        integer codes (``fake_quantize_backward``). Of fp8 codes ``dx = (dy * s) / s`` there, in
-        float32 (float64 for float64), then rounded (``dequantize_backward`` and
-        ``quantize_backward``), with scales two steps larger than the forward's: their rounding
-        clips nothing.
+        ``y = dequantize(*quantize(x, dtype))``. The gradient is straight-through: ``dx = dy`` where
+        the element's code before clamping lies in ``[q_min, q_max]``, and +0 elsewhere. For integer
+        codes, ``dx`` has the bits of ``dy`` (``fake_quantize_backward``). For fp8 codes,
+        ``dx = (dy * s) / s`` in float32 (float64 for float64), then rounded
+        (``dequantize_backward`` and ``quantize_backward``). There, ``s`` is two steps larger than
+        the forward's scale, so that the rounding of scales does not clip the largest element.
 
     Args:
         x: float16, bfloat16, float32 or float64; any outer strides, innermost stride 1.
-        dtype: Of the codes in between; the arguments that follow are those of :func:`quantize`.
+        dtype: Type of the codes; this and the following arguments are those of :func:`quantize`.
         scope: Which elements share a scale.
         mode: ASYMMETRIC has zero points.
-        q_min: Lowest code; None: of the type.
-        q_max: Highest code; None: of the type.
-        scale_dtype: Of the scales; None: float32, float64 for float64.
+        q_min: Lowest code; None for the type's default.
+        q_max: Highest code; None for the type's default.
+        scale_dtype: Type of the scales; None for float32, or float64 for float64 ``x``.
         quotient: How an element is divided by its scale.
         nonfinite: What a segment with a NaN or an infinity becomes.
         include_zero: ASYMMETRIC: the range always holds 0.
 
+    Returns:
+        The values, of the shape and dtype of ``x``.
+
     Raises:
-        DescriptorError: A field asks for something that has no meaning.
+        DescriptorError: A field has a value that is not allowed.
     """
     return _straight_through(
         x,

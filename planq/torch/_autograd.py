@@ -1,4 +1,4 @@
-"""Gradients, of what has one: straight-through, by planq's own backward operators."""
+"""Gradients of the operators that have one: straight-through, by planq's backward operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., list[torch.Tensor]]
 
 
 class _FakeQuantize(torch.autograd.Function):
-    """The operator, of arguments by name; the scales that it measures carry no gradient."""
+    """The operator as an autograd function; scales and zero points that it measures have none."""
 
     @staticmethod
     def forward(ctx: Any, run: Run, names: tuple[str, ...], *args: Any) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ class _FakeQuantize(torch.autograd.Function):
 
 
 def register(library: Any, name: str, overload: Overload) -> bool:
-    """Gives an overload its gradient; whether it has one."""
+    """Registers the gradient of an overload; returns whether it has one."""
     if name != _OPERATOR:
         return False
     names = tuple(argument.name for argument in overload.arguments)
@@ -81,5 +81,5 @@ def register(library: Any, name: str, overload: Overload) -> bool:
 
 
 def in_transform() -> bool:
-    """Whether one of ``torch.func``'s transforms is under way."""
+    """Whether a transform of ``torch.func`` is active."""
     return bool(_NATIVE._are_functorch_transforms_active())

@@ -31,7 +31,7 @@ from planq.torch._schema import Argument, Field, Table, return_of
 PLANS: Final = 1024
 """How many plans are kept, the least recently used of them dropped first."""
 CALLS: Final = 4096
-"""How many calls of an overload, each with its shapes and fields, find their plan at once."""
+"""How many combinations of shapes and fields of an overload keep a direct reference to a plan."""
 FEWEST_ROWS: Final = 16
 """The smallest maximum of a Dim."""
 _MOST_DIMS: Final = 4
@@ -46,7 +46,7 @@ Call = tuple[Any, ...]
 
 
 def scope_of(text: str) -> Scope:
-    """Reads what ``str`` writes of a scope: ``token()``, ``group(128, axis=-1)``, ``block(2, 3)``.
+    """Parses the text of a scope: ``token()``, ``group(128, axis=-1)``, ``block(2, 3)``.
 
     Raises:
         DescriptorError: The text is something else.
@@ -81,7 +81,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _told(field: Field, operand: Any) -> Any:
-    """What an operand tells of a field."""
+    """The value of a field that follows from an operand."""
     if field.part == "dtype":
         return str(operand.dtype).removeprefix("torch.")
     if field.kind == "shape_list":
@@ -110,7 +110,7 @@ class Overload:
         }
         told = [self._operands[field.source] for field in table.fields if field.source]
         self._told = [place for place in dict.fromkeys(told) if place >= 0]
-        # The first that is given tells the device.
+        # The first of these that is given decides the device.
         self._tensors = self._told + [
             i
             for i, item in enumerate(arguments)
@@ -123,7 +123,7 @@ class Overload:
         _overloads.append(self)
 
     def _layout(self, places: dict[tuple[str, str], int]) -> dict[str, Any]:
-        """What native code has to know of the arguments; places are theirs, -1 is none."""
+        """Describes the arguments to native code, by position; -1 means that there is none."""
         fields = [place for place in self._fields.values() if place >= 0]
         values = [*self._preferences.values(), *fields]
         return {
@@ -156,14 +156,14 @@ class Overload:
                 yield from given if place in self._lists else (given,)
 
     def _device(self, call: Call) -> int:
-        """Of the first operand that is a tensor; -1 is the host."""
+        """The device index of the first tensor operand; -1 for the host."""
         return next((tensor.get_device() for tensor in self.tensors(call)), -1)
 
     def values(self, call: Call) -> dict[str, Any]:
-        """The fields that a call gives, by arguments or by operands.
+        """The fields of a call, from its arguments or from its operands.
 
         Raises:
-            DescriptorError: A field has no value, and no default.
+            DescriptorError: A field has neither a value nor a default.
         """
         found: dict[str, Any] = {}
         for field in self.table.fields:
@@ -181,7 +181,7 @@ class Overload:
         return found
 
     def _source(self, call: Call, field: Field) -> Any:
-        """The operand that tells a field."""
+        """The operand that a field follows from; None without one."""
         if not field.source:
             return None
         place = self._operands[field.source]
@@ -191,8 +191,8 @@ class Overload:
         """The descriptor of a call with known extents.
 
         Raises:
-            DescriptorError: It has no meaning, or is not told: of an operand that is packed, the
-                shape has to be given.
+            DescriptorError: A field has a value that is not allowed, or the logical shape of a
+                packed operand is missing.
         """
         desc = self.info.descriptor(**self.values(call))
         specs = desc.operands()
@@ -214,7 +214,10 @@ class Overload:
         return next((tensor.device for tensor in self.tensors(call)), torch.device("cpu"))
 
     def _find(self, call: Call) -> tuple[Any, ...]:
-        """A plan for a call, what makes its workspace and results, and what may yet refuse it."""
+        """A plan for a call, functions that allocate its workspace and results, and a late check.
+
+        The check refuses kernels that are not deterministic, if torch asks for that at the call.
+        """
         place, desc = self._place(call), self.descriptor(call)
         device = -1 if place.type == "cpu" else place.index
         plan, extents = self._plan(device, desc, call)
@@ -225,7 +228,7 @@ class Overload:
         return plan, workspace, tuple(self._makers(desc, place)), refuse
 
     def _plan(self, device: int, desc: Descriptor, call: Call) -> tuple[Plan, dict[str, int]]:
-        """A plan for other numbers of rows too, where the operator admits it.
+        """A plan that also fits other numbers of rows, if the operator allows it.
 
         Returns:
             The plan, and its dims with their extents.
@@ -244,7 +247,7 @@ class Overload:
         return plan_of(device, desc, preference), {}
 
     def _is_told(self, desc: Descriptor, told: set[str]) -> bool:
-        """Whether every dim is an axis of an operand that no call of the same key leaves out."""
+        """Whether every dim is an axis of an operand that all calls with the same key have."""
         known = {
             extent.name
             for operand in self.table.operands
@@ -255,7 +258,7 @@ class Overload:
         return all(dim.name in known for dim in desc.dims())
 
     def _makers(self, desc: Descriptor, device: torch.device) -> Iterator[tuple[int, Any]]:
-        """What makes each result: by the operand's place, a function."""
+        """A function that allocates each result, with the operand's position."""
         if not self.allocating:
             return
         for name, spec in desc.operands().items():
@@ -269,13 +272,13 @@ class Overload:
                 yield place, _maker(spec.extents, dtype, device)
 
     def whole(self, args: Call) -> Call:
-        """All arguments: torch leaves the last ones out that have their default."""
+        """All arguments: torch leaves out trailing ones that have their default."""
         return args + self._defaults[len(args) :]
 
     # --- Without memory
 
     def fake(self, *args: Any) -> Any:
-        """What torch calls to learn shapes, which may be symbols."""
+        """The fake implementation: torch calls it to learn result shapes, which may be symbolic."""
         call = self.whole(args)
         self._refuse_gradients(call)
         self._refuse_real_operands(call)
@@ -292,7 +295,7 @@ class Overload:
         self._refuse_where(call, has_derivative)
 
     def _refuse_tangents(self, call: Call) -> None:
-        """What native code calls, with all arguments, while forward mode has a level."""
+        """Refuses forward-mode tangents; native code calls it while forward mode is active."""
         self._refuse_where(call, is_dual)
 
     def _refuse_where(self, call: Call, differentiated: Callable[[torch.Tensor], bool]) -> None:
@@ -303,7 +306,7 @@ class Overload:
                 raise gradient_error(self.arguments[place].of)
 
     def _refuse_real_operands(self, call: Call) -> None:
-        """Without memory there is nothing to write: operands with some beside would lose results.
+        """Refuses a mix of meta and real operands: nothing would be written to the real ones.
 
         Raises:
             ArgumentError: Some operands are on meta, and others are not.
@@ -323,22 +326,22 @@ class Overload:
 
 
 def has_derivative(tensor: torch.Tensor) -> bool:
-    """Whether torch records a derivative by the tensor now, backward or forward."""
+    """Whether torch now records a derivative with respect to the tensor, backward or forward."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True
     return is_dual(tensor)
 
 
 def is_dual(tensor: torch.Tensor) -> bool:
-    """Whether forward-mode differentiation goes through the tensor now."""
+    """Whether the tensor has a forward-mode tangent now."""
     if forward_ad._current_level < 0 or not _NATIVE._is_fwd_grad_enabled():
         return False
-    unpack: Any = forward_ad.unpack_dual  # it has no types
+    unpack: Any = forward_ad.unpack_dual  # it has no type annotations
     return unpack(tensor).tangent is not None
 
 
 def gradient_error(name: str) -> ArgumentError:
-    """Of an operand whose gradient would be lost."""
+    """The error for an operand whose gradient would be lost."""
     return ArgumentError(
         name,
         "a tensor without a gradient",
@@ -357,7 +360,7 @@ def _made(makers: list[Callable[[], torch.Tensor]]) -> list[torch.Tensor]:
 
 
 def _refuse_indefinite(plan: Plan) -> None:
-    """Where deterministic algorithms are asked for, a kernel without such a promise is refused."""
+    """Refuses a kernel that is not deterministic if torch is told to use deterministic ones."""
     if not torch.are_deterministic_algorithms_enabled():
         return
     if torch.is_deterministic_algorithms_warn_only_enabled():
@@ -372,13 +375,13 @@ def _refuse_indefinite(plan: Plan) -> None:
 
 
 def _current_stream(device: int) -> int:
-    """The handle of torch's, of a GPU."""
+    """The handle of torch's current stream of a GPU."""
     handle: int = torch._C._cuda_getCurrentRawStream(device)
     return handle
 
 
 def _stream(device: int) -> Any:
-    """To select a plan with: only its device matters."""
+    """A stream to select a plan with; only its device matters."""
     return HOST if device < 0 else (_current_stream(device), device)
 
 
@@ -389,7 +392,7 @@ _overloads: Final[list[Overload]] = []
 
 
 def forget() -> None:
-    """Drops every plan that is kept."""
+    """Drops all kept plans."""
     plan_of.cache_clear()
     for overload in _overloads:
         overload.run.forget()
@@ -398,16 +401,17 @@ def forget() -> None:
 def _flexible(
     desc: Descriptor, names: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, int], Descriptor]]:
-    """The descriptor with a Dim for all leading extents, then for the first: those that it admits.
+    """Variants of a descriptor with Dims: for all leading extents, then for the first alone.
 
-    A further shape whose first extent is the rows' has the Dim there as well.
+    Variants that the descriptor refuses are left out. A further shape field whose first extent
+    equals that of the first shape gets the same Dim there.
     """
     shapes = {name: getattr(desc, name) for name in names}
     first, *others = names or ("",)
     if not first:
         return
     axes = list(range(len(shapes[first]) - 1))[:_MOST_DIMS]
-    change: Any = replace  # the fields are not the base class's
+    change: Any = replace  # untyped: the base class Descriptor has none of the fields
     for chosen in (axes, axes[:1]) if len(axes) > 1 else (axes,):
         if not chosen:
             return
@@ -428,11 +432,11 @@ def _with(shape: tuple[int, ...], dims: dict[int, Dim]) -> tuple[Any, ...]:
 
 
 def _maximum(rows: int) -> int:
-    """The next power of two."""
+    """The next power of two, at least FEWEST_ROWS."""
     return max(FEWEST_ROWS, 1 << max(rows - 1, 0).bit_length())
 
 
 @functools.lru_cache(maxsize=PLANS)
 def plan_of(device: int, desc: Descriptor, preference: PlanPreference) -> Plan:
-    """The plan that a stream of the device gets by this preference."""
+    """The plan for a device under a preference."""
     return Plan.select(_stream(device), desc, preference)

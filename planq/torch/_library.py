@@ -1,4 +1,4 @@
-"""Every registered operator as an operator of torch's."""
+"""Defines every registered operator as an operator of torch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from planq.torch import _autograd, _transforms
 from planq.torch._calls import Overload
 from planq.torch._schema import arguments_of, return_of, schema, table_of
 
-# Kernels live as long as this does.
-_make: Any = torch.library.Library  # it has no types
+# Registered kernels live as long as the library object.
+_make: Any = torch.library.Library  # it has no type annotations
 LIBRARY: Final[Any] = _make("planq", "FRAGMENT")
 OVERLOADS: Final[dict[str, Overload]] = {}
 
@@ -47,7 +47,7 @@ def _define(info: OperatorInfo, name: str, *, allocating: bool) -> None:
     LIBRARY._register_fake(name, overload.fake)
     LIBRARY.impl(name, _transforms.level_of(overload, name), _transforms.KEY)
     if not _autograd.register(LIBRARY, name, overload):
-        # Kernels see for themselves whether a gradient would be lost.
+        # The kernels check themselves whether a gradient would be lost.
         LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
     OVERLOADS[name] = overload
 

@@ -1,4 +1,4 @@
-"""Results of calls without memory, whose extents may be symbols."""
+"""Shapes of the results of fake calls, whose extents may be symbolic."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from planq.errors import DescriptorError
 from planq.registry import OperatorInfo, native_operator
 from planq.torch._rules import shape_of
 
-# In the place of symbols that have no hint: what is whole in nearly every unit, small and large.
+# Stand-ins for symbols without a hint: divisible by nearly every group size, small or large.
 _WHOLE: Final = (64, 64 * 3 * 5 * 7)
 
 
 def is_symbol(extent: object) -> bool:
-    """Whether an extent is not known yet."""
+    """Whether an extent is symbolic."""
     return hasattr(extent, "node") and not isinstance(extent, int)
 
 
 def results_of(
     info: OperatorInfo, values: dict[str, Any]
 ) -> list[tuple[OperandSpec, tuple[Any, ...]]]:
-    """The outputs of the descriptor with these fields, each with its shape, which may have symbols.
+    """The outputs of the descriptor with these fields, each with its shape, maybe symbolic.
 
     Raises:
-        DescriptorError: The fields have no meaning.
+        DescriptorError: A field has a value that is not allowed.
     """
     desc = _descriptor(info, values)
     resolved = {item.name: getattr(desc, item.name) for item in fields(desc) if item.init}
@@ -45,7 +45,8 @@ def results_of(
 def _descriptor(info: OperatorInfo, values: dict[str, Any]) -> Descriptor:
     """The descriptor at the extents that torch traces with.
 
-    What it resolves does not depend on extents; what it asks of them, every call asks again.
+    The defaults that it resolves do not depend on extents. Its checks of extents are repeated in
+    every call.
     """
 
     def at(whole: int | None) -> Descriptor:
@@ -67,7 +68,7 @@ def _descriptor(info: OperatorInfo, values: dict[str, Any]) -> Descriptor:
 
 
 def _number(extent: Any, whole: int | None) -> Any:
-    """What stands for an extent; without a number for symbols, torch says which it has to know."""
+    """A number for an extent: its hint or the stand-in; without one, torch reports the symbol."""
     if not is_symbol(extent):
         return extent
     if extent.node.has_hint():

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 import torch
 
 Rule: TypeAlias = tuple[Any, ...]
-_smaller: Final[Any] = torch.sym_min  # it has no types
+_smaller: Final[Any] = torch.sym_min  # it has no type annotations
 
 
 def values_of(rule: Rule) -> Iterator[str | None]:
-    """The enumerators that a rule may give; None for those of a field."""
+    """The constants that a rule may yield; None for a field's value."""
     match rule:
         case ("when", _, then, otherwise):
             yield from values_of(then)
@@ -29,7 +29,7 @@ def values_of(rule: Rule) -> Iterator[str | None]:
 
 
 def operations(rule: Rule) -> Iterator[str]:
-    """All that a rule consists of."""
+    """The operations that a rule consists of."""
     yield rule[0]
     for part in rule[1:] if rule[0] != "is_any" else ():
         if isinstance(part, tuple):
@@ -37,7 +37,7 @@ def operations(rule: Rule) -> Iterator[str]:
 
 
 def number(rule: Rule, fields: object) -> Any:
-    """What a rule of a number is for fields, which are attributes; an extent may be a symbol."""
+    """Evaluates a rule for a number; fields are attributes, and extents may be symbolic."""
     match rule:
         case ("constant", value):
             return value
@@ -77,7 +77,7 @@ def _of_two(operation: str, a: Any, b: Any) -> Any:
 
 
 def shape_of(rule: Rule, fields: object) -> tuple[Any, ...]:
-    """What a rule of a shape is; a number is one axis."""
+    """Evaluates a rule for a shape; a number is a shape of one axis."""
     match rule:
         case ("field", name) if isinstance(axes := attrgetter(name)(fields), tuple):
             return axes
@@ -103,14 +103,14 @@ def shape_of(rule: Rule, fields: object) -> tuple[Any, ...]:
 
 
 def _broadcast(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The extents of two shapes, from their last axes on."""
+    """Broadcasts two shapes, aligned at their last axes."""
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
     return tuple(_wider(*pair) for pair in pairs)
 
 
 def _wider(a: Any, b: Any) -> Any:
-    """Of two extents that are the same, or one of which is 1."""
+    """The broadcast extent of two that are equal, or one of which is 1."""
     if isinstance(a, int):
         return b if a == 1 else a
     if isinstance(b, int):

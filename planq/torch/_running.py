@@ -1,4 +1,4 @@
-"""Where plans run for torch: on its current stream, in memory of its allocator."""
+"""The current stream of torch, and workspaces from its allocator."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from planq.stream import host_stream
 
 
 def current_stream(device: torch.device) -> Any:
-    """The current one, or as many threads of the host as torch uses."""
+    """The current stream of a GPU, or a host stream with as many threads as torch uses."""
     if device.type == "cuda":
         return torch.cuda.current_stream(device)
     return host_stream(threads=torch.get_num_threads())
 
 
 def is_capturing(device: torch.device) -> bool:
-    """Whether a graph is made of what is enqueued on the current stream."""
+    """Whether the current stream is being captured into a CUDA graph."""
     if device.type != "cuda":
         return False
     with torch.cuda.device(device):
@@ -26,7 +26,7 @@ def is_capturing(device: torch.device) -> bool:
 
 
 def room(size: int, device: torch.device) -> torch.Tensor | None:
-    """Bytes of torch's allocator for workspaces, at an aligned address; None for none."""
+    """A workspace from torch's allocator, at an aligned address; None for 0 bytes."""
     if size == 0:
         return None
     held = torch.empty(size + _core.WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=device)

@@ -1,7 +1,7 @@
-"""What torch is told of an operator: its arguments and results, from the native tables.
+"""Schemas of torch's operators: arguments and results, derived from the native tables.
 
-The tables say of fields their kind, default and source, of operands the rules by which a descriptor
-has them: ``src/core/rules.h``.
+The tables have the kind, default and source of each field, and the rules for each operand, see
+``src/core/rules.h``.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ _VALUES: Final = {
 }
 _ALWAYS: Final = ("constant", 1)
 _NEVER: Final = ("constant", 0)
-# A name that torch takes for itself where it makes a mutable operator functional.
+# A name that torch reserves when it makes a mutable operator functional.
 _TAKEN: Final = {"mode": "mode_"}
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an operator asks of an operand under any of its descriptors.
+    """What all descriptors of an operator have in common about an operand.
 
     Attributes:
-        place: Which of the args it is.
-        roles: Those that it may have.
+        name: Its name.
+        place: Its position in the args.
+        kind: A tensor, a list or a scalar.
+        roles: The roles that it may have.
         always: Whether every call has it.
-        plain: Whether memory holds it in the shape and dtype that fields speak of.
-        scalar: Of a scalar, torch's word for a number by value: one whose dtype the fields decide
-            on is torch's Scalar, which keeps an integer what it is.
+        plain: Whether its stored shape and dtype are those of the fields, so it is not packed.
+        scalar: For a scalar, torch's type of a number by value. If the fields decide between
+            integer and float, it is torch's Scalar, which keeps integers exact.
     """
 
     name: str
@@ -53,13 +55,16 @@ class Operand:
 
     @property
     def written(self) -> bool:
-        """Whether some descriptor has it written."""
+        """Whether it is written under some descriptor."""
         return self.roles != {Role.INPUT}
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A line of the native field table; ``source`` and ``part`` are those of ``input.shape``."""
+    """A line of the native field table.
+
+    A field that follows from ``input.shape`` has ``source`` "input" and ``part`` "shape".
+    """
 
     name: str
     kind: str
@@ -74,11 +79,14 @@ class Argument:
     """An argument of an overload.
 
     Attributes:
-        text: As a schema has it, without a default.
-        role: What it is to planq: ``operand``, ``memory`` (of a scalar), ``workspace``, ``field``,
-            ``preference``.
-        of: The name of the operand or field, of a descriptor or of a preference.
-        mutable: Whether torch is told that it is written.
+        name: Its name in the schema.
+        text: Its type in the schema.
+        role: What it is to planq: ``operand``, ``memory`` (of a scalar), ``workspace``, ``field``
+            or ``preference``.
+        of: The name of the operand, or of the field of the descriptor or preference.
+        required: Whether it has no default.
+        default: The default value.
+        mutable: Whether the schema declares it as written.
     """
 
     name: str
@@ -109,12 +117,12 @@ class Table:
         return any(Role.INOUT in operand.roles for operand in self.operands)
 
     def operand(self, name: str) -> Operand:
-        """By its name."""
+        """The operand of this name."""
         return next(operand for operand in self.operands if operand.name == name)
 
 
 def table_of(info: OperatorInfo) -> Table:
-    """The operator's table."""
+    """The table of an operator."""
     native = native_operator(info.name)
     fields = tuple(
         Field(name, kind, required, default, *(source.split(".") if source else ("", "")))
@@ -129,7 +137,7 @@ def table_of(info: OperatorInfo) -> Table:
 
 
 def _operand(name: str, place: int, rules: dict[str, Any], told: str | None) -> Operand:
-    """One with these rules; ``told`` is the shape field that it tells."""
+    """An operand with these rules; ``told`` is the shape field that follows from it."""
     kind = OperandKind(rules["kind"])
     return Operand(
         name,
@@ -143,13 +151,13 @@ def _operand(name: str, place: int, rules: dict[str, Any], told: str | None) -> 
 
 
 def _scalar(rule: tuple[Any, ...]) -> str:
-    """Torch's word for a number of these types."""
+    """The schema type of torch for a number of these types."""
     words = {_SCALARS[DType(dtype)] for dtype in values_of(rule) if dtype}
     return words.pop() if len(words) == 1 else "Scalar"
 
 
 def arguments_of(table: Table, *, allocating: bool) -> tuple[Argument, ...]:
-    """The arguments of an overload: what every call has, then what has a default."""
+    """The arguments of an overload: required ones, then those with a default."""
     named = {field.name for field in table.fields}
     operands = [
         argument
@@ -166,7 +174,7 @@ def arguments_of(table: Table, *, allocating: bool) -> tuple[Argument, ...]:
 
 
 def _preferences() -> Iterator[Argument]:
-    """What a caller insists on; the operands tell the backend. What pins a kernel comes first."""
+    """Fields of the preference without ``backend``, which operands decide; pins come first."""
     texts = {"text": "str?", "enumeration": "str", "flag": "bool", "limit": "int?"}
     listed = [(name, kind) for name, kind, *_ in _core.preference_fields() if name != "backend"]
     defaults = PlanPreference().to_dict()
@@ -178,7 +186,10 @@ def _preferences() -> Iterator[Argument]:
 def _operand_arguments(
     operand: Operand, fields: set[str], *, allocating: bool
 ) -> Iterator[Argument]:
-    """One, or of a scalar two; ``_tensor`` tells an operand from a field, or a number, so named."""
+    """One argument, or two for a scalar.
+
+    ``_tensor`` marks a scalar in memory, and an operand that has the name of a field.
+    """
     name, mutable = operand.name, operand.written and not allocating
     if operand.kind == OperandKind.SCALAR and not operand.written:
         yield Argument(name, f"{operand.scalar}?", "operand", name)
@@ -193,7 +204,7 @@ def _operand_arguments(
 
 
 def _field_arguments(table: Table, field: Field) -> Iterator[Argument]:
-    """A field that an operand always tells is no argument."""
+    """The argument for a field; none if it always follows from an operand."""
     if field.source:
         told = table.operand(field.source)
         known = told.always and told.roles <= {Role.INPUT, Role.INOUT}
@@ -219,7 +230,7 @@ def _field_arguments(table: Table, field: Field) -> Iterator[Argument]:
 
 
 def return_of(table: Table) -> str:
-    """What an allocating overload returns: tensors, or a list where a descriptor decides on it."""
+    """The return type of an allocating overload: tensors, or a list if fields decide on them."""
     outputs = [operand for operand in table.operands if Role.OUTPUT in operand.roles]
     fixed = all(
         operand.always and operand.roles == {Role.OUTPUT} and operand.kind != OperandKind.LIST

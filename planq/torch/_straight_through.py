@@ -12,7 +12,7 @@ from planq.ops.affine import DynamicRangeQuantizeDescriptor
 
 
 def _bounds_of(dtype: DType, mode: Mode) -> tuple[float, float, bool] | None:
-    """The lowest and the highest code, and whether codes are integers; None: there are no such."""
+    """The lowest and the highest code, and whether codes are integers; None if not supported."""
     try:
         desc = DynamicRangeQuantizeDescriptor(
             shape=(1,), input_dtype=DType.FLOAT32, output_dtype=dtype, mode=mode
@@ -24,7 +24,8 @@ def _bounds_of(dtype: DType, mode: Mode) -> tuple[float, float, bool] | None:
     return desc.q_min, desc.q_max, "int" in desc.output_dtype
 
 
-# Dynamo traces a look-up, but no descriptor; what would keep it from tracing one imports Dynamo.
+# A table, because Dynamo can trace a look-up but not the making of a descriptor. Marking the latter
+# as untraceable would import Dynamo.
 _BOUNDS: Final = {
     (str(dtype), mode.name): bounds
     for dtype in DType
@@ -34,10 +35,11 @@ _BOUNDS: Final = {
 
 
 def _larger(scale: torch.Tensor) -> torch.Tensor:
-    """The scales two steps up.
+    """The scales, two steps larger.
 
-    A scale is rounded, so the element that it was made of may lie a step beyond the highest code.
-    That is no harm to integers, which round; of fp8 codes it would cost that element its gradient.
+    A scale is rounded, so the largest element's quotient may lie a step beyond the highest code.
+    Integer quotients are rounded before they are compared. Those of fp8 are not, and the element
+    would lose its gradient.
     """
     bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[scale.element_size()]
     return (scale.view(bits) + 2).view(scale.dtype)

@@ -1,8 +1,8 @@
-"""Calls inside of ``torch.func``'s transforms: no derivative is lost there either.
+"""Calls inside of ``torch.func``'s transforms, where no derivative may be lost either.
 
-Inside of ``grad``, ``vjp``, ``jvp`` and what is made of them, an operand is a wrapper of the
-transform's level, and a kernel sees what is in it, without its derivative. So the level is asked
-before it hands a call down. Only calls inside of a transform come here: others pay nothing.
+Inside of ``grad``, ``vjp`` and ``jvp``, an operand is a wrapper of the transform's level. A kernel
+sees the wrapped tensor, without its derivative. So the level is checked before it hands a call
+down. Only calls inside of a transform come here; others pay nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NATIVE: Final[Any] = torch._C
 
 
 def level_of(overload: Overload, name: str) -> Callable[..., Any]:
-    """What torch calls where a transform's level hands a call down to the next one.
+    """Returns what torch calls when a transform's level hands a call down to the next one.
 
-    Raises:
-        ArgumentError: The level takes a derivative by an operand, which the call would lose.
+    It raises ArgumentError if the level differentiates with respect to an operand, as the call
+    would lose that derivative.
     """
 
     @functools.cache
@@ -49,20 +49,20 @@ def level_of(overload: Overload, name: str) -> Callable[..., Any]:
 
 
 def is_differential(interpreter: Any) -> bool:
-    """Whether the level is one of derivatives, not of batches."""
+    """Whether the level differentiates, rather than batches."""
     kinds = _FUNCTORCH.TransformType
     return interpreter.key() in (kinds.Grad, kinds.Jvp)
 
 
 def _each(change: Callable[[torch.Tensor, int], torch.Tensor], given: Any, level: int) -> Any:
-    """Tensors, and the members of lists and tuples of them, changed."""
+    """Applies a function to tensors, also inside of lists and tuples."""
     if isinstance(given, list | tuple):
         return type(given)(_each(change, member, level) for member in given)
     return change(given, level) if isinstance(given, torch.Tensor) else given
 
 
 def _unwrapped(tensor: torch.Tensor, level: int) -> torch.Tensor:
-    """What a wrapper of this level has in it."""
+    """The tensor inside of a wrapper of this level; other tensors as they are."""
     if _FUNCTORCH.maybe_get_level(tensor) != level:
         return tensor
     inner: torch.Tensor = _FUNCTORCH._unwrap_for_grad(tensor, level)
@@ -84,7 +84,7 @@ def _autocast_keys() -> Any:
 
 
 def _outside() -> Any:
-    """The dispatcher's state as it is outside of a level, where all keys but autocast's count."""
+    """A guard that restores the dispatcher's state outside of the level, but for autocast keys."""
     included = _NATIVE._dispatch_tls_local_include_set()
     excluded = _NATIVE._dispatch_tls_local_exclude_set()
     batches = _NATIVE.DispatchKey.FuncTorchVmapMode

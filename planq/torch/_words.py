@@ -1,4 +1,4 @@
-"""Values of fields as torch's operators take them: as text. Dynamo traces these functions."""
+"""Turns values of fields into the text that torch's operators take. Dynamo traces this."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planq.scope import Scope
 
 
 def word(value: Any) -> str:
-    """A member, a scope, a dtype of torch or NumPy, or its name."""
+    """The text of an enumeration member, a scope, a dtype of torch or NumPy, or a name."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Scope):

@@ -31,12 +31,12 @@ class DequantizeDescriptor(Descriptor):
         ``pair()``: ``y = round(fl(fl(fl(q) * s_row) * s_column))``. With a bias, one more sum
         before the rounding: ``round(fl(... + b))``.
 
-        Scales as other libraries apply them, by ``convention``: BITSANDBYTES of accumulators,
-        whose scales are absmax: ``round(fma(fl(fl(fl(q) * s_row) * s_column), c, b))`` with
-        ``c = 6.200012e-05`` (0x38820610, their ``1 / 127**2``) and ``b = +0`` where there is no
-        bias; of int8 codes ``round(fl(fl(q * s) * c))`` with ``c = 7.874016e-03`` (0x3C010204,
-        their ``1 / 127``). BARACUDA: ``round(fl(fl(s_row * s_column) * fl(q)))``, and the bias as
-        above.
+        ``convention`` applies scales as other libraries do. BITSANDBYTES, accumulators: scales are
+        absmax, and ``y = round(fma(fl(fl(fl(q) * s_row) * s_column), c, b))`` with
+        ``c = 6.200012e-05`` (0x38820610, its ``1 / 127**2``), and ``b = +0`` without a bias.
+        BITSANDBYTES, int8 codes: ``y = round(fl(fl(q * s) * c))`` with ``c = 7.874016e-03``
+        (0x3C010204, its ``1 / 127``). BARACUDA: ``y = round(fl(fl(s_row * s_column) * fl(q)))``,
+        with the bias as above.
 
         A NaN result is the canonical NaN of the output's type.
 
@@ -66,13 +66,13 @@ class DequantizeDescriptor(Descriptor):
         zero_point_dtype: Element type of ``zero_point``: int32 (default) or ``input_dtype``.
         nibble_order: 4-bit only: which nibble holds the first of two codes.
         bias_dtype: int32 only: element type of ``bias``; None: there is none.
-        convention: Whose order of scales. BITSANDBYTES: int32 with ``pair()``, or int8 with
-            ``token()``; BARACUDA: int32 with ``pair()``.
+        convention: Which library's order of scales. BITSANDBYTES: int32 with ``pair()``, or int8
+            with ``token()``; BARACUDA: int32 with ``pair()``.
 
     Raises:
-        DescriptorError: A zero point for fp8 or int32, ``pair()`` or a bias for other codes, a zero
-            point of another type, an axis outside of the shape, blocks of a vector, a convention
-            with other codes or another scope.
+        DescriptorError: A zero point for fp8 or int32, ``pair()`` or a bias for codes other than
+            int32, a zero point of another type, an axis outside of the shape, ``block()`` for a
+            tensor of one axis, a convention with other codes or another scope.
 
     Source:
         baracuda ``dequantize_per_*``, ``quantized_linear``; ONNX ``DequantizeLinear``; bitsandbytes

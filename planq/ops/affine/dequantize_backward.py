@@ -41,7 +41,8 @@ class DequantizeBackwardDescriptor(Descriptor):
         scale_dtype: Element type of ``scale``. Default: float32, float64 for float64 gradients.
 
     Raises:
-        DescriptorError: An axis outside of the shape, blocks of a vector, ``pair()``.
+        DescriptorError: An axis outside of the shape, ``block()`` for a tensor of one axis,
+            ``pair()``.
 
     Source:
         baracuda ``dequantize_per_*_backward``.

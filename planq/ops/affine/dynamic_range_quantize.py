@@ -82,15 +82,15 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         nonfinite: What a segment with a NaN or an infinity becomes.
         include_zero: Asymmetric only: the range always holds 0, so that 0 has a code of its own.
         nibble_order: 4-bit only: which nibble the first of two codes takes.
-        convention: Whose formulas make scales and codes. COMPRESSED_TENSORS has its own defaults:
-            ``q_min`` the dtype's lowest, ``scale_dtype`` the input's. GGML fixes all that is above
-            but shape, axis types and nibble order.
+        convention: Which library's formulas make scales and codes. COMPRESSED_TENSORS has other
+            defaults: ``q_min`` is the dtype's lowest, ``scale_dtype`` the input's. GGML leaves only
+            shape, types of input and output, and nibble order to choose.
 
     Raises:
         DescriptorError: Symmetric into an unsigned dtype, asymmetric into fp8, RATIO without
             symmetry, bounds that are no codes of the dtype, ``q_max <= 0`` (symmetric),
-            ``q_min >= q_max``, an axis outside of the shape, blocks of a tensor of one axis, fields
-            that do not go with the convention.
+            ``q_min >= q_max``, an axis outside of the shape, ``block()`` for a tensor of one axis,
+            fields that the convention does not allow.
 
     Source:
         baracuda ``DynamicRangeQuantizePlan``; ONNX ``DynamicQuantizeLinear``; bitsandbytes

@@ -40,9 +40,9 @@ class FakeQuantizeDescriptor(Descriptor):
         ``s = 2^(b-1) / fl(M + fl(eps/2))``, ``q = clamp(rne(x*s), -2^(b-1), 2^(b-1) - 1)``,
         ``y = q * fl(1/s)``. ASYMMETRIC: ``d = fl(fl(hi - lo) + eps) / 2^b``,
         ``q = clamp(rha((x - lo) * fl(1/d)), 0, 2^b - 1)``, ``y = q*d + lo``, with ties away from
-        zero. STOCHASTIC: the code is truncated, and moves away from zero, or up, where ``u`` is
-        below the share of a step that was cut off. A group with a NaN or an infinity is NaN as a
-        whole. docs/numerics/group.md holds the whole contract.
+        zero (``rha``). STOCHASTIC: the code is truncated. It moves one step away from zero
+        (ASYMMETRIC: up) if ``u`` is below the fraction that was cut off. A group with a NaN or an
+        infinity is NaN as a whole. docs/numerics/group.md holds the whole contract.
 
     Dtypes:
         input and output float16, bfloat16, float32, float64; scale likewise; zero_point int32, int8
@@ -78,8 +78,8 @@ class FakeQuantizeDescriptor(Descriptor):
             NEAREST_AWAY takes the place of NEAREST_EVEN.
         dynamic: Whether the range of each segment is measured; ``scale`` and ``zero_point`` are
             then outputs, and None if they are not wanted. DEEPSPEED: always.
-        convention: PLANQ or DEEPSPEED, which has no choice of ``scope``, ``quotient``,
-            ``nonfinite``, ``include_zero`` and types of parameters.
+        convention: PLANQ or DEEPSPEED. The latter fixes ``scope``, ``quotient``, ``nonfinite``,
+            ``include_zero`` and the types of parameters.
         bits: DEEPSPEED: bits of a code, 2 to 8, which ``q_min`` and ``q_max`` follow from.
             Default: 8.
         group_size: DEEPSPEED: elements of a group, at least 1.
@@ -89,16 +89,16 @@ class FakeQuantizeDescriptor(Descriptor):
     Raises:
         DescriptorError: RATIO without symmetry, bounds that are no integers in [-128, 255] or hold
             more than 256 codes, ``q_max <= 0`` (symmetric), ``q_min >= q_max``, an axis outside of
-            the shape, blocks of a vector. A field of one convention with the other; DEEPSPEED
-            without a group size, with bits or an eps outside of their ranges.
+            the shape, ``block()`` for a tensor of one axis. A field of one convention with the
+            other; DEEPSPEED without a group size, or with bits or an eps outside of their ranges.
 
     Source:
         baracuda ``fake_quantize``; torch ``fake_quantize_per_channel_affine``. DEEPSPEED:
         DeepSpeed's ``ds_quantize``, ``ds_sr_quantize``, ``ds_quantize_asym`` and
-        ``ds_sr_quantize_asym``. Corrected: float32 values are no integers; stochastic asymmetric
-        codes are asymmetric; codes are clamped; random numbers are new in every call that says so;
-        ranges of any numbers; groups of any length, at any address, all of whose elements are
-        quantized; bfloat16; NaN is kept; ``eps`` is yours to choose.
+        ``ds_sr_quantize_asym``. Corrected here: float32 values are dequantized and not left as
+        integers; stochastic asymmetric codes are asymmetric; codes are clamped; a new ``offset``
+        gives new random numbers; ranges may have any values; groups may have any length and
+        address, and all of their elements are quantized; NaN is kept. Added: bfloat16 and ``eps``.
     """
 
     operator: ClassVar[str] = "fake_quantize"

@@ -49,10 +49,10 @@ class MinMaxDescriptor(Descriptor):
     Attributes:
         shape: Shape of ``input``.
         input_dtype: Element type of ``input``.
-        scope: Which elements a range is of.
+        scope: Which elements share a range.
         mode: SYMMETRIC measures ``absmax``, ASYMMETRIC ``minimum`` and ``maximum``.
         nonfinite: What NaN and infinities do to a range.
-        update: Whether there are ``previous_`` operands, which a result may also replace in place.
+        update: Whether there are ``previous_`` operands; a result may be written over its own.
 
     Raises:
         DescriptorError: An axis outside of the shape, the scope ``pair``.

@@ -68,7 +68,7 @@ class QuantizeDescriptor(Descriptor):
     Raises:
         DescriptorError: Asymmetric into fp8, RATIO without symmetry, bounds that are no codes of
             the dtype, ``q_max <= 0`` (symmetric), ``q_min >= q_max``, a zero point of another type,
-            an axis outside of the shape, blocks of a vector.
+            an axis outside of the shape, ``block()`` for a tensor of one axis.
 
     Source:
         baracuda ``quantize_per_tensor``, ``_per_channel``, ``_per_token``, ``_per_group``; ONNX

@@ -1,4 +1,4 @@
-"""The codebook family: codes are places in a table of values, scaled by the largest magnitude."""
+"""The codebook family: codes are indices into a table of values, which an absmax scales."""
 
 from planq.ops.codebook.blockwise_dequantize import (
     BlockwiseDequantizeArgs,

@@ -51,16 +51,18 @@ class BlockwiseDequantizeDescriptor(Descriptor):
         shape: Shape of ``output``.
         input_dtype: uint8 or uint4.
         output_dtype: Element type of ``output``.
-        codebook: As in the forward.
-        entries: Values of a GIVEN codebook: 2 to 256, for uint4 to 16. Default: all of them.
+        codebook: As in :class:`BlockwiseQuantizeDescriptor`.
+        entries: How many values a GIVEN codebook has: 2 to 256, at most 16 for uint4. Default: 256
+            or 16.
         block_size: Elements of a block, at least 1.
         absmax_dtype: float32, or float64 for float64 output. Default: C.
-        nested_block_size: Absmax of a block of nested statistics; None: absmax are stored as such.
+        nested_block_size: How many absmax form a block of nested statistics; None: they are stored
+            as floating values.
         nibble_order: uint4 only: which nibble holds the first of two codes.
 
     Raises:
-        DescriptorError: A codebook of other codes, too few or too many entries, a block of no
-            elements, absmax of another type.
+        DescriptorError: A codebook for another type of codes, too few or too many entries, a block
+            size below 1, absmax of another type.
 
     Source:
         bitsandbytes ``dequantize_blockwise``, ``dequantize_4bit`` and their nested statistics.
@@ -86,7 +88,7 @@ class BlockwiseDequantizeArgs:
     Attributes:
         input: The codes; any outer strides, innermost stride 1.
         output: Where the values go; likewise.
-        absmax: The largest magnitudes, one per block, or their codes.
+        absmax: The largest magnitudes, one per block; with nested statistics their codes.
         codebook: The values; None unless ``codebook`` is GIVEN.
         nested_absmax: The largest magnitudes of blocks of absmax; None without nested statistics.
         nested_offset: The mean of all absmax; likewise.

@@ -29,9 +29,9 @@ class BlockwiseQuantizeDescriptor(Descriptor):
         ``y = fl(x * fl(1 / absmax))`` (RECIPROCAL; ``fl(x / absmax)`` where ``1 / absmax``
         overflows) or ``fl(x / absmax)`` (DIVIDE). The code is the index of the codebook's value
         nearest to ``y``: ``y`` is compared with ``fl(fl(v_i + v_(i+1)) / 2)`` in float32. A tie
-        goes to the even index (uint8) or to the lower value (uint4). NF4 and FP4 have bitsandbytes'
-        decimals as thresholds, FP4 on magnitudes and with -0 for small negative elements. INT4
-        never uses its -0. A GIVEN codebook ranks -0 before +0.
+        goes to the even index (uint8) or to the lower value (uint4). NF4 and FP4 use the decimal
+        constants of bitsandbytes as thresholds; FP4 compares magnitudes, and small negative
+        elements take its -0. INT4 never uses its -0. In a GIVEN codebook, -0 comes before +0.
 
         A block of zeros has absmax 0 and the code of +0 everywhere. A block with a NaN or an
         infinity has absmax NaN and the code of +0 everywhere (PROPAGATE); or absmax is that of its
@@ -76,18 +76,20 @@ class BlockwiseQuantizeDescriptor(Descriptor):
         output_dtype: uint8 or uint4.
         codebook: GIVEN is an operand of ascending, finite values; equal neighbours are allowed.
             DYNAMIC goes with uint8, NF4, FP4, INT4 and AF4 with uint4.
-        entries: Values of a GIVEN codebook: 2 to 256, for uint4 to 16. Default: all of them.
+        entries: How many values a GIVEN codebook has: 2 to 256, at most 16 for uint4. Default: 256
+            or 16.
         block_size: Elements of a block, at least 1.
         absmax_given: Whether ``absmax`` is an input.
-        nested_block_size: Absmax of a block of nested statistics; None: absmax are stored as such.
-        quotient: RECIPROCAL is what bitsandbytes' CUDA kernels store, DIVIDE its CPU backend.
+        nested_block_size: How many absmax form a block of nested statistics; None: they are stored
+            as floating values.
+        quotient: RECIPROCAL as bitsandbytes' CUDA kernels, DIVIDE as its CPU backend.
         nonfinite: What a block with a NaN or an infinity becomes.
         rounding: NEAREST_EVEN or STOCHASTIC.
         nibble_order: uint4 only: which nibble the first of two codes takes.
 
     Raises:
-        DescriptorError: A codebook of other codes, too few or too many entries, a block of no
-            elements, nested statistics of given absmax, RATIO, the rounding NONE.
+        DescriptorError: A codebook for another type of codes, too few or too many entries, a block
+            size below 1, nested statistics of given absmax, RATIO, the rounding NONE.
 
     Source:
         bitsandbytes ``quantize_blockwise``, ``quantize_4bit`` and their nested statistics.
@@ -116,8 +118,8 @@ class BlockwiseQuantizeArgs:
     Attributes:
         input: What to quantize; any outer strides, innermost stride 1.
         output: Where the codes go; likewise.
-        absmax: Where the largest magnitudes go, one per block, or their codes; with
-            ``absmax_given`` what they are.
+        absmax: Where the largest magnitudes go, one per block, or with nested statistics their
+            codes; an input with ``absmax_given``.
         codebook: The values; None unless ``codebook`` is GIVEN.
         nested_absmax: Where the largest magnitudes of blocks of absmax go; None without nested
             statistics.

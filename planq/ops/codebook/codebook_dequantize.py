@@ -44,15 +44,16 @@ class CodebookDequantizeDescriptor(Descriptor):
         shape: Shape of ``output``.
         input_dtype: uint8 or uint4.
         output_dtype: Element type of ``output``.
-        codebook: As in the forward.
-        entries: Values of a GIVEN codebook: 2 to 256, for uint4 to 16. Default: all of them.
-        normalized: There is no absmax: the values are the result.
+        codebook: As in :class:`CodebookQuantizeDescriptor`.
+        entries: How many values a GIVEN codebook has: 2 to 256, at most 16 for uint4. Default: 256
+            or 16.
+        normalized: There is no absmax: the codebook's values are the result.
         absmax_dtype: float32, or float64 for float64 output. Default: C.
         nibble_order: uint4 only: which nibble holds the first of two codes.
 
     Raises:
-        DescriptorError: A codebook of other codes, too few or too many entries, absmax of another
-            type.
+        DescriptorError: A codebook for another type of codes, too few or too many entries, absmax
+            of another type.
 
     Source:
         bitsandbytes ``dequantize`` and ``dequantize_no_absmax``.

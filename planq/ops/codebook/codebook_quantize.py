@@ -51,7 +51,8 @@ class CodebookQuantizeDescriptor(Descriptor):
         output_dtype: uint8 or uint4.
         codebook: GIVEN is an operand of ascending, finite values; equal neighbours are allowed.
             DYNAMIC goes with uint8, NF4, FP4, INT4 and AF4 with uint4.
-        entries: Values of a GIVEN codebook: 2 to 256, for uint4 to 16. Default: all of them.
+        entries: How many values a GIVEN codebook has: 2 to 256, at most 16 for uint4. Default: 256
+            or 16.
         normalized: The elements are used as they are, without an absmax.
         absmax_given: Whether ``absmax`` is an input.
         quotient: How an element is divided by absmax: RECIPROCAL or DIVIDE.
@@ -60,8 +61,8 @@ class CodebookQuantizeDescriptor(Descriptor):
         nibble_order: uint4 only: which nibble the first of two codes takes.
 
     Raises:
-        DescriptorError: A codebook of other codes, too few or too many entries, absmax given for
-            normalized elements, RATIO, the rounding NONE.
+        DescriptorError: A codebook for another type of codes, too few or too many entries, absmax
+            given for normalized elements, RATIO, the rounding NONE.
 
     Source:
         bitsandbytes ``quantize`` and ``quantize_no_absmax``.
@@ -89,7 +90,7 @@ class CodebookQuantizeArgs:
     Attributes:
         input: What to quantize; any outer strides, innermost stride 1.
         output: Where the codes go; likewise.
-        absmax: Where the largest magnitude goes, or with ``absmax_given`` what it is; None for
+        absmax: Where the largest magnitude goes; an input with ``absmax_given``; None for
             normalized elements.
         codebook: The values; None unless ``codebook`` is GIVEN.
         seed: Key of the random numbers: an integer or an int64 in memory; None unless STOCHASTIC.

@@ -62,23 +62,23 @@ class DequantizeReduceDescriptor(Descriptor):
         input_dtype: int8 or int4.
         output_dtype: The same for codes; or float16, bfloat16, float32.
         group_size: Elements of a group of the input.
-        output_group_size: Elements of a group of the output; None: the same. Of codes alone.
+        output_group_size: Elements of a group of the output; None: the same. For codes alone.
         mode: SYMMETRIC or ASYMMETRIC, on both sides.
         mean: Whether the sum is divided by the number of ranks.
         sum_dtype: float32; float16 for DeepSpeed's bits.
-        error_feedback: How much of an error before stays in the next one, at least 0 and below 1;
-            0: all that was lost, once. None: there is no error feedback. Of codes alone.
-        error_dtype: Element type of ``error``; float32, or float16, which not every error fits in.
+        error_feedback: ``beta``, the share of the previous error that stays in the next one, at
+            least 0 and below 1. None: there is no error feedback. For codes alone.
+        error_dtype: Element type of ``error``: float32, or float16, which large errors overflow.
 
     Raises:
-        DescriptorError: A group of no elements, more than 64 ranks, codes of another type than the
-            input's, groups of an output that has none, error feedback of elements, a share of
-            errors that is none.
+        DescriptorError: A group size below 1, more than 64 ranks, output codes of another type than
+            the input's, ``output_group_size`` or error feedback without output codes, ``beta``
+            outside of [0, 1).
 
     Source:
-        DeepSpeed ``launch_dequant_reduce`` and ``launch_loco_dequant_reduce``. Corrected:
-        asymmetric parameters of every rank but the first; sums in float32; groups of any size and
-        any number of ranks; ranges of nothing but elements.
+        DeepSpeed ``launch_dequant_reduce`` and ``launch_loco_dequant_reduce``. Corrected here:
+        every rank's own asymmetric parameters are used; sums are float32; groups may have any size,
+        and there may be any number of ranks up to 64; ranges are measured over elements alone.
     """
 
     operator: ClassVar[str] = "dequantize_reduce"
@@ -102,11 +102,11 @@ class DequantizeReduceArgs:
 
     Attributes:
         input: The codes of all ranks; any outer stride.
-        parameters: Their multipliers, and offsets beside them; any outer strides.
+        parameters: Their multipliers, with offsets beside them (ASYMMETRIC); any outer strides.
         output: Where codes or elements go; any outer strides.
         output_parameters: Where the parameters of codes go; None without codes.
-        error: What codes of calls before lost, 0 at first; updated in place. None without error
-            feedback.
+        error: The quantization error of earlier calls, 0 at first; updated in place. None without
+            error feedback.
     """
 
     input: Tensor

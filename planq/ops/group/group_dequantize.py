@@ -48,14 +48,13 @@ class GroupDequantizeDescriptor(Descriptor):
         convention: DEEPSPEED or DEEPSPEED_INTX.
 
     Raises:
-        DescriptorError: A group of no elements, a convention with codes or a mode that it does not
-            have.
+        DescriptorError: A group size below 1, codes or a mode that the convention does not have.
 
     Source:
         DeepSpeed ``launch_dequantize_kernel`` and ``dequantize_int4_to_half_experimental``,
-        ``dequantize_int8_to_half_experimental``. Corrected: any group size and number of groups,
-        fewer than 32 among them; float32 outputs do not go through float16; nothing beyond the last
-        element is read or written.
+        ``dequantize_int8_to_half_experimental``. Corrected here: any group size and any number of
+        groups, also fewer than 32; float32 outputs do not go through float16; nothing beyond the
+        last element is read or written.
     """
 
     operator: ClassVar[str] = "group_dequantize"
@@ -75,7 +74,7 @@ class GroupDequantizeArgs:
     Attributes:
         input: The codes; any outer strides, innermost stride 1.
         output: Where the elements go; likewise.
-        parameters: Multipliers, and offsets beside them; None for DEEPSPEED_INTX.
+        parameters: Multipliers, with offsets beside them (ASYMMETRIC); None for DEEPSPEED_INTX.
         scale: Divisors; None for DEEPSPEED.
         minimum: Minima; likewise.
     """

@@ -69,13 +69,13 @@ class GroupQuantizeDescriptor(Descriptor):
         parameters_given: Whether the parameters are inputs.
 
     Raises:
-        DescriptorError: A group of no elements, a convention with codes or a mode that it does not
-            have.
+        DescriptorError: A group size below 1, codes or a mode that the convention does not have.
 
     Source:
-        DeepSpeed ``launch_quant`` and the INTx quantizer. Corrected: groups of any size, which all
-        are quantized, the remainder too; ranges of nothing but elements; no reads beyond the last
-        group; float32 and bfloat16; bits are codes' bits; NaN and infinities are kept.
+        DeepSpeed ``launch_quant`` and the INTx quantizer. Corrected here: groups may have any size,
+        and all are quantized, a remainder too; ranges are measured over elements alone; nothing
+        beyond the last group is read; codes have the bits that were asked for; groups with a NaN or
+        an infinity decode to NaN. Added: float32 and bfloat16.
     """
 
     operator: ClassVar[str] = "group_quantize"
@@ -96,10 +96,10 @@ class GroupQuantizeArgs:
     Attributes:
         input: What to quantize; any outer strides, innermost stride 1.
         output: Where the codes go; likewise.
-        parameters: Where multipliers, and offsets beside them, go, or what they are; None for
-            DEEPSPEED_INTX.
-        scale: Where divisors go, or what they are; None for DEEPSPEED.
-        minimum: Where minima go, or what they are; likewise.
+        parameters: Where multipliers go, with offsets beside them (ASYMMETRIC); an input with
+            ``parameters_given``; None for DEEPSPEED_INTX.
+        scale: Where divisors go; an input with ``parameters_given``; None for DEEPSPEED.
+        minimum: Where minima go; likewise.
     """
 
     input: Tensor

@@ -54,26 +54,28 @@ class SwizzledQuantizeDescriptor(Descriptor):
         shape: Shape of ``input``.
         input_dtype: Element type of ``input``.
         output_dtype: int8 or int4.
-        group_size: Elements of a group, at least 1; of int4 an even number. It divides the tensor.
+        group_size: Elements of a group, at least 1; even for int4. The number of elements has to be
+            a multiple of it.
         nodes: How many nodes there are.
         devices_per_node: Devices of each.
         pipelining: Slices that are sent one after another.
         mode: SYMMETRIC or ASYMMETRIC.
-        error_feedback: How much of an error before stays in the next one, at least 0 and below 1;
-            0: all that was lost, once. None: there is no error feedback.
-        error_dtype: Element type of ``error``; float32, or float16, which not every error fits in.
-        sum_dtype: float32; float16 for DeepSpeed's bits, where input and errors are float16. Of
-            error feedback alone.
+        error_feedback: ``beta``, the share of the previous error that stays in the next one, at
+            least 0 and below 1. None: there is no error feedback.
+        error_dtype: Element type of ``error``: float32, or float16, which large errors overflow.
+        sum_dtype: float32; float16 for DeepSpeed's bits, if input and errors are float16. Only with
+            error feedback.
 
     Raises:
         DescriptorError: A tensor that is no whole number of groups, groups that are not divisible
-            by nodes, devices and slices, int4 in groups of an odd size, a share of errors that is
-            none, types of errors and sums without error feedback.
+            by nodes, devices and slices, int4 in groups of an odd size, ``beta`` outside of [0, 1),
+            types of errors or sums without error feedback.
 
     Source:
-        DeepSpeed ``launch_swizzled_quant`` and ``launch_loco_swizzled_quant``. Corrected: groups
-        of more than 40960 elements, which launched nothing; a remainder, which was left out, is
-        refused; ranges of nothing but elements.
+        DeepSpeed ``launch_swizzled_quant`` and ``launch_loco_swizzled_quant``. Corrected here:
+        groups of more than 40960 elements are quantized, where DeepSpeed launches nothing; a
+        remainder is refused, where DeepSpeed leaves it out; ranges are measured over elements
+        alone.
     """
 
     operator: ClassVar[str] = "swizzled_quantize"
@@ -98,9 +100,9 @@ class SwizzledQuantizeArgs:
     Attributes:
         input: What to quantize; any outer strides, innermost stride 1.
         output: Where the codes go.
-        parameters: Where multipliers, and offsets beside them, go; any outer stride.
-        error: What codes of calls before lost, 0 at first; updated in place. None without error
-            feedback.
+        parameters: Where multipliers go, with offsets beside them (ASYMMETRIC); any outer stride.
+        error: The quantization error of earlier calls, 0 at first; updated in place. None without
+            error feedback.
     """
 
     input: Tensor

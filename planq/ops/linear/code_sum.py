@@ -20,8 +20,8 @@ class CodeSumDescriptor(Descriptor):
         :class:`LinearW8A8Descriptor` with zero points.
 
     Formula:
-        ``output[...] = sum of input[..., k]`` along ``axis``. No sum that a descriptor admits
-        leaves int32.
+        ``output[...] = sum of input[..., k]`` along ``axis``. Descriptors whose sums might overflow
+        int32 are refused.
 
     Dtypes:
         input int8, uint8, int4, uint4 (two codes a byte along the last axis, the first in the low
@@ -34,8 +34,8 @@ class CodeSumDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT: integer sums have no order. Each is batch-invariant where sums
-        are of rows.
+        Every kernel is BIT_EXACT: integer sums do not depend on their order. Each is
+        batch-invariant where sums are of rows.
 
     Attributes:
         shape: Logical shape of ``input``.
@@ -43,7 +43,7 @@ class CodeSumDescriptor(Descriptor):
         axis: What is summed: the last axis, or the one before, for weights stored ``(k, n)``.
 
     Raises:
-        DescriptorError: Another dtype or axis, so many terms that a sum might leave int32.
+        DescriptorError: Another dtype or axis, so many terms that a sum might overflow int32.
 
     Source:
         The row and column sums of FBGEMM and oneDNN, which correct for zero points.

@@ -24,7 +24,7 @@ class Linear4BitDescriptor(Descriptor):
         activations are not quantized.
 
     Formula:
-        ``w[n, k]`` are the numbers that :class:`BlockwiseDequantizeDescriptor` (blocks) or
+        ``w[n, k]`` are the values that :class:`BlockwiseDequantizeDescriptor` (blocks) or
         :class:`DequantizeDescriptor` (groups) writes in ``weight_dtype``: one rounding of
         ``fl(codebook[code] * absmax)`` or ``fl(scale * (code - zero_point))``. Then
         ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, by ``accumulation`` as in
@@ -51,7 +51,7 @@ class Linear4BitDescriptor(Descriptor):
         :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
-        None, but for kernels on tensor cores: room for the numbers of some of the weight's rows.
+        None, but kernels on tensor cores need memory for some dequantized rows of the weight.
 
     Guarantee:
         Every kernel is batch-invariant, and BIT_EXACT but for ``linear_4bit/cuda/mma``:
@@ -63,15 +63,15 @@ class Linear4BitDescriptor(Descriptor):
         weight_shape: Logical shape of ``weight``.
         input_dtype: Element type of ``input``.
         code_dtype: Type of the codes: UINT4, or INT4 in groups.
-        weight_dtype: Element type that codes are given back in. Default: that of ``input``.
+        weight_dtype: Element type of the dequantized weight. Default: that of ``input``.
         output_dtype: Element type of ``output``. Default: that of ``input``.
         codebook: What the codes of blocks stand for; GIVEN: the operand of this name.
         block_size: Elements of a flat block that share an absmax; None: there are groups.
         nested_block_size: Blocks whose absmax share one of their own; None: they are not nested.
-        weight_scope: ``group(size)`` along k where there are no blocks; the last may be shorter.
+        weight_scope: ``group(size)`` along k if there are no blocks; the last may be shorter.
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
-        nibble_order: Which half of a byte has the first code: HIGH_FIRST as bitsandbytes has it;
-            of ROW_MAJOR alone.
+        nibble_order: Which nibble has the first of two codes: HIGH_FIRST as in bitsandbytes; for
+            ROW_MAJOR alone.
         weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
         accumulation: The order of sums: TENSOR_SM90 or LANES. Default: TENSOR_SM90 where
             ``input_dtype`` and ``weight_dtype`` are one 16-bit type, else LANES.
@@ -79,8 +79,8 @@ class Linear4BitDescriptor(Descriptor):
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes that do not go together, another dtype, neither blocks nor groups or
-            both, an accumulation that the types do not have.
+        DescriptorError: Shapes that do not fit together, another dtype, neither blocks nor groups
+            or both, an accumulation that the types do not have.
 
     Source:
         bitsandbytes ``gemv_4bit`` and ``matmul_4bit``; GPTQ's and AWQ's groups.

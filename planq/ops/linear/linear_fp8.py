@@ -66,7 +66,7 @@ class LinearFp8Descriptor(Descriptor):
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes or scopes that do not go together, another dtype, another
+        DescriptorError: Shapes or scopes that do not fit together, another dtype, another
             accumulation.
 
     Source:

@@ -56,8 +56,9 @@ class LinearLlmInt8Descriptor(Descriptor):
         16 bits for each column, and the sums of up to 256 rows twice; on CUDA also all sums.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant: integer sums have no order, and the rest is
-        operations in a fixed one, of IEEE's or of a tensor core that is computed exactly.
+        Every kernel is BIT_EXACT and batch-invariant: integer sums do not depend on their order.
+        The rest is a fixed sequence of IEEE operations, or of a tensor core's, which is reproduced
+        exactly.
 
     Attributes:
         input_shape: Logical shape of ``input``.

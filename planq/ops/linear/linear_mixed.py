@@ -45,7 +45,7 @@ class LinearMixedDescriptor(Descriptor):
         :class:`PackWeight4BitDescriptor` writes it.
 
     Workspace:
-        None, but for kernels on tensor cores: room for the numbers of some of the weight's rows.
+        None, but kernels on tensor cores need memory for some dequantized rows of the weight.
 
     Guarantee:
         Every kernel is batch-invariant, and BIT_EXACT but for ``linear_mixed/cuda/mma``:
@@ -57,11 +57,11 @@ class LinearMixedDescriptor(Descriptor):
         weight_shape: Logical shape of ``weight``.
         input_dtype: Element type of ``input``.
         code_dtype: Type of the codes: INT8 or INT4.
-        weight_dtype: Element type that codes are given back in. Default: that of ``input``.
+        weight_dtype: Element type of the dequantized weight. Default: that of ``input``.
         output_dtype: Element type of ``output``. Default: that of ``input``.
         weight_scope: ``channel(0)``, or ``group(size)`` along k, of which the last may be shorter.
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
-        nibble_order: Which half of a byte has the first code of INT4; of ROW_MAJOR alone.
+        nibble_order: INT4 only: which nibble has the first of two codes; for ROW_MAJOR alone.
         weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
         accumulation: The order of sums: TENSOR_SM90 or LANES. Default: TENSOR_SM90 where
             ``input_dtype`` and ``weight_dtype`` are one 16-bit type, else LANES.
@@ -69,7 +69,7 @@ class LinearMixedDescriptor(Descriptor):
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes that do not go together, another dtype or scope, zero points of
+        DescriptorError: Shapes that do not fit together, another dtype or scope, zero points of
             channels, an accumulation that the types do not have.
 
     Source:

@@ -53,8 +53,8 @@ class LinearW8A8Descriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant: integer sums have no order, and the rest is
-        IEEE operations in a fixed one.
+        Every kernel is BIT_EXACT and batch-invariant: integer sums do not depend on their order,
+        and the rest is a fixed sequence of IEEE operations.
 
     Attributes:
         input_shape: Logical shape of ``input``.
@@ -69,11 +69,11 @@ class LinearW8A8Descriptor(Descriptor):
         scale_dtype: Element type of the scales. Default: float32, float64 for float64 output.
         bias_dtype: Element type of ``bias``; None: there is none.
         residual_dtype: Element type of ``residual``; None: there is none.
-        convention: Whose order of operations: PLANQ, BITSANDBYTES or BARACUDA.
+        convention: Which library's order of operations: PLANQ, BITSANDBYTES or BARACUDA.
 
     Raises:
-        DescriptorError: Shapes that do not go together, another dtype or scope, so many terms that
-            a sum might leave int32, a convention with zero points.
+        DescriptorError: Shapes that do not fit together, another dtype or scope, so many terms that
+            a sum might overflow int32, a convention with zero points.
 
     Source:
         baracuda ``quantized_linear`` and its smoothquant form; torch ``_int_mm`` and torchao's
@@ -108,7 +108,7 @@ class LinearW8A8Args:
         input_scale: The scales of the rows, or of all of them.
         weight_scale: The scales of the columns, or of all of them.
         input_zero_point: The zero points of the rows; None when ``input_mode`` is symmetric.
-        weight_zero_point: Those of the columns; None when ``weight_mode`` is symmetric.
+        weight_zero_point: The zero points of the columns; None when ``weight_mode`` is symmetric.
         input_sum: The sums of ``input`` over k; None when ``weight_mode`` is symmetric.
         weight_sum: The sums of ``weight`` over k; None when ``input_mode`` is symmetric.
         bias: What is added to each column; None without ``bias_dtype``.

@@ -61,8 +61,8 @@ class MatmulDescriptor(Descriptor):
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes that do not go together, another dtype, two dtypes of factors,
-            another accumulation.
+        DescriptorError: Shapes that do not fit together, another dtype, ``input`` and ``weight`` of
+            different dtypes, another accumulation.
 
     Source:
         torch ``matmul``, ``bmm`` and ``linear``.
@@ -87,8 +87,8 @@ class MatmulArgs:
     """Operands of :class:`MatmulDescriptor`.
 
     Attributes:
-        input: The numbers of one side; any outer strides, innermost stride 1.
-        weight: Those of the other; likewise.
+        input: The first factor; any outer strides, innermost stride 1.
+        weight: The second factor; likewise.
         output: Where the results go; likewise.
         bias: What is added to each column; None without ``bias_dtype``.
         residual: What is added to each output; None without ``residual_dtype``.

@@ -21,8 +21,9 @@ class MatmulInt8Descriptor(Descriptor):
         :class:`LinearW8A8Descriptor`.
 
     Formula:
-        ``acc[m, n] = sum over k of input[m, k] * weight[n, k]`` in int32. No sum that a descriptor
-        admits leaves int32. int32: ``output = acc``; int8: ``output = min(max(acc, -128), 127)``.
+        ``acc[m, n] = sum over k of input[m, k] * weight[n, k]`` in int32. Descriptors whose sums
+        might overflow int32 are refused. int32: ``output = acc``; int8:
+        ``output = min(max(acc, -128), 127)``.
 
     Dtypes:
         input and weight int8, uint8, int4, uint4, one and the same or two (4-bit codes lie two a
@@ -37,7 +38,7 @@ class MatmulInt8Descriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant: integer sums have no order.
+        Every kernel is BIT_EXACT and batch-invariant: integer sums do not depend on their order.
 
     Attributes:
         input_shape: Logical shape of ``input`` as it is stored.
@@ -49,8 +50,8 @@ class MatmulInt8Descriptor(Descriptor):
         transpose_weight: ``weight_shape`` is ``(..., k, n)``.
 
     Raises:
-        DescriptorError: Shapes that do not go together, another dtype, so many terms that a sum
-            might leave int32.
+        DescriptorError: Shapes that do not fit together, another dtype, so many terms that a sum
+            might overflow int32.
 
     Source:
         bitsandbytes ``igemm``, ``batched_igemm``, ``int8_linear_matmul``; torch ``_int_mm``.
@@ -72,8 +73,8 @@ class MatmulInt8Args:
     """Operands of :class:`MatmulInt8Descriptor`.
 
     Attributes:
-        input: The codes of one side; any outer strides, innermost stride 1.
-        weight: Those of the other; likewise.
+        input: The codes of the first factor; any outer strides, innermost stride 1.
+        weight: The codes of the second factor; likewise.
         output: Where the sums go; likewise.
     """
 

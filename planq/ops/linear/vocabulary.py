@@ -6,9 +6,10 @@ from planq.dtypes import Vocabulary
 class Accumulation(Vocabulary):
     """In which order, and with which roundings, floating products are summed.
 
-    ``SEQUENTIAL``: one fused multiply-add after another. ``LANES``: 32 of these side by side, then
-    pairs. ``TENSOR_SM90``: as a tensor core of sm_90 adds. ``GROUPS_SM90``: likewise within the
-    terms that share a scale, whose sum then meets it.
+    ``SEQUENTIAL``: one fused multiply-add after another. ``LANES``: 32 such sums side by side,
+    which are then added in pairs. ``TENSOR_SM90``: in the order and with the roundings of a tensor
+    core of sm_90; docs/numerics/linear.md and docs/tensor-cores.md say which. ``GROUPS_SM90``:
+    likewise, but only over the terms that share a scale, which then multiplies their sum.
     """
 
     SEQUENTIAL = "sequential"
@@ -18,7 +19,7 @@ class Accumulation(Vocabulary):
 
 
 class WeightLayout(Vocabulary):
-    """How the codes of a linear layer's weight (n, k) lie in memory.
+    """The memory layout of the codes of a linear layer's weight (n, k).
 
     ``ROW_MAJOR``: row by row. ``REORDERED``: as ``reorder_mixed_dtype_weight`` writes its
     transpose. ``PACKED``: as ``pack_weight_4bit`` writes it.

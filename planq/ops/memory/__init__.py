@@ -1,4 +1,4 @@
-"""The memory family: what tensors begin with, and elements one by one."""
+"""The memory family: fills, ranges of numbers, copies and element-wise products."""
 
 from planq.ops.memory.arange import ArangeArgs, ArangeDescriptor, ArangePlan
 from planq.ops.memory.fill import FillArgs, FillDescriptor, FillPlan

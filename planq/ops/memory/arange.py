@@ -20,9 +20,9 @@ class ArangeDescriptor(Descriptor):
 
     Formula:
         Element ``i``, counted in the logical order whatever the strides, is ``start + step * i``.
-        Of floats, both operations are rounded to float64, and the sum once more to the type, to
-        nearest even; beyond the largest number it becomes infinite, in fp8 that number. Of
-        integers, everything is modulo 2^bits. docs/numerics/memory.md holds the contract.
+        Floats: both operations are rounded to float64, and the sum once more to the output's type,
+        to nearest even; beyond the largest number it becomes infinite, in fp8 that number.
+        Integers: everything is modulo 2^bits. docs/numerics/memory.md holds the contract.
 
     Dtypes:
         float16, bfloat16, float32, float64, int8, uint8, int32, int64, float8_e4m3fn, float8_e5m2.
@@ -34,8 +34,8 @@ class ArangeDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: a number goes by its place in the whole
-        tensor.
+        Every kernel is BIT_EXACT. None is batch-invariant: an element's value depends on its index
+        in the whole tensor.
 
     Attributes:
         shape: Shape of ``output``.
@@ -59,10 +59,10 @@ class ArangeArgs:
     """Operands of :class:`ArangeDescriptor`.
 
     Attributes:
-        output: What is written over, and never read; any outer strides, innermost stride 1.
+        output: Overwritten and never read; any outer strides, innermost stride 1.
             ``plan.empty_outputs`` allocates one.
-        start: The first element, 0 where it is left out: float64, of integers int64.
-        step: From an element to the next one, 1 where it is left out: likewise.
+        start: The first element: float64, or int64 for integers. None: 0.
+        step: The difference of neighbouring elements: likewise. None: 1.
     """
 
     output: Tensor

@@ -20,9 +20,9 @@ class FillDescriptor(Descriptor):
         may lie in memory, so that a captured graph fills with another one at each replay.
 
     Formula:
-        ``output[...] = value``. Of floats, ``value`` is float64 and is rounded once, to nearest
-        even; beyond the largest number it becomes infinite, in fp8 that number. A NaN is stored in
-        its canonical form. Of integers, ``value`` is int64 and is stored modulo 2^bits.
+        ``output[...] = value``. Floats: ``value`` is float64 and is rounded once, to nearest even;
+        beyond the largest number it becomes infinite, in fp8 that number. A NaN is stored in its
+        canonical form. Integers: ``value`` is int64 and is stored modulo 2^bits.
         docs/numerics/memory.md holds the contract.
 
     Dtypes:
@@ -60,9 +60,9 @@ class FillArgs:
     """Operands of :class:`FillDescriptor`.
 
     Attributes:
-        output: What is written over, and never read; any outer strides, innermost stride 1.
+        output: Overwritten and never read; any outer strides, innermost stride 1.
             ``plan.empty_outputs`` allocates one.
-        value: The number: float64, of integers int64.
+        value: The number: float64, or int64 for integers.
     """
 
     output: Tensor

@@ -19,10 +19,11 @@ class MultiplyDescriptor(Descriptor):
         Masks and factors in a sequence of planq's own launches, in place if wanted.
 
     Formula:
-        ``output = input * other``. Of floats, the product is rounded to the compute type (float32,
-        of float64 float64) and then to the type, to nearest even. What is beyond the largest number
-        becomes infinite, in fp8 that number, infinities included. A NaN is stored in its canonical
-        form. Of integers, the product is modulo 2^bits. docs/numerics/memory.md holds the contract.
+        ``output = input * other``. Floats: the product is rounded to the compute type (float64 for
+        float64, else float32) and then to the elements' type, to nearest even. Beyond the largest
+        number it becomes infinite; in fp8 it becomes the largest number, also where it is infinite.
+        A NaN is stored in its canonical form. Integers: the product is modulo 2^bits.
+        docs/numerics/memory.md holds the contract.
 
     Dtypes:
         float16, bfloat16, float32, float64, int8, uint8, int32, int64, float8_e4m3fn, float8_e5m2.

@@ -76,25 +76,25 @@ class OptimizerStepDescriptor(Descriptor):
         state_format: How states are stored.
         block_size: Elements that share an absmax with BLOCKWISE8: a power of two, 64 to 4096.
         weight_decay_mode: Where weight decay enters; LAYERWISE has it in the update.
-        trust_ratio: By what a tensor's update is multiplied.
-        nesterov: MOMENTUM and LARS look ahead.
-        centered: RMSPROP divides by the deviation.
+        trust_ratio: The factor by which a tensor's update is multiplied.
+        nesterov: MOMENTUM and LARS take Nesterov's step, see the formula.
+        centered: RMSPROP subtracts the squared mean of gradients under the root.
         skip_zeros: Elements whose gradient is 0 stay as they are, with their state.
         nonfinite: What becomes of gradients that are NaN or infinite.
         rounding: How parameters of 16 bits are rounded.
         master: Whether parameters have a float32 copy, which is what is updated.
-        advance_step: Whether ``step`` counts: it is raised by one before the step is taken.
-        tensor_ids: Numbers by which STOCHASTIC tells tensors apart; none are 0, 1, ...
+        advance_step: Whether ``step`` is incremented, in memory, before the step is taken.
+        tensor_ids: Numbers that give each tensor its own draws with STOCHASTIC. Empty: 0, 1, ...
 
     Raises:
         DescriptorError: A field outside of the above; an option of another algorithm; LAMB or LARS
             without a trust ratio.
 
     Source:
-        Formulas of torch.optim and bitsandbytes, without the latter's defects: absmax over a
-        quarter of the tensor, gradient scale and weight decay that some algorithms forget, a clip
-        of updates that multiplies parameters, states of skipped elements that nobody initialised,
-        norms summed in any order.
+        Formulas of torch.optim and bitsandbytes. Defects of bitsandbytes are corrected: absmax over
+        a quarter of the tensor; gradient scale and weight decay ignored by some algorithms; a clip
+        of updates that multiplies parameters; uninitialised states of skipped elements; norms
+        summed in no fixed order.
     """
 
     operator: ClassVar[str] = "optimizer_step"
@@ -132,25 +132,26 @@ class OptimizerStepArgs:
         absmax2: Likewise, of ``state2``.
         absmax3: Likewise, of ``state3``.
         master: The float32 parameters.
-        update_norm: Where the norms of updates go, one element each; may be left out.
-        codebook1: 256 ascending values in the place of the dynamic map, which is signed or not as
-            the state is.
+        update_norm: Where the norms of updates go, one element for each tensor; may be None.
+        codebook1: 256 ascending values for the codes of ``state1``. None: the dynamic map, signed
+            if the state is.
         codebook2: Likewise, of ``state2``.
         codebook3: Likewise, of ``state3``.
         found_nonfinite: With SKIP_STEP: nothing is done where it is not 0.
         seed: With STOCHASTIC: the key of the draws.
         offset: With STOCHASTIC: where their counter begins.
         lr: The learning rate.
-        beta1: What remains of ``state1``; of LION what remains in the update.
-        beta2: What remains of ``state2``; of LION of ``state1``; of MOMENTUM the dampening.
-        beta3: What remains of ``state3``.
+        beta1: The decay of ``state1``; for LION the share of ``state1`` in the update.
+        beta2: The decay of ``state2``; for LION that of ``state1``; for MOMENTUM the dampening.
+        beta3: The decay of ``state3``.
         alpha: The weight of ``state3``.
         eps: Added to roots; of LARS to the norms.
         weight_decay: 0 where it is left out.
         gradient_scale: 1 where it is left out.
-        max_unorm: With CLIP, and of LARS, where it is the trust coefficient; 0 where it is left
-            out, which clips nothing.
-        step: The number of this step, first 1; with ``advance_step`` of the last one, in memory.
+        max_unorm: With CLIP, the largest ratio of the update's norm to the parameter's; for LARS,
+            the trust coefficient. 0 where it is left out, which clips nothing.
+        step: The number of this step, from 1 on. With ``advance_step``, the number of the step
+            before, in memory.
     """
 
     parameter: Iterable[Tensor]

@@ -4,7 +4,7 @@ from planq.dtypes import Vocabulary
 
 
 class OptimizerAlgorithm(Vocabulary):
-    """What an optimizer keeps of gradients, and makes of them.
+    """The update rule of an optimizer.
 
     ``ADAM``: also AdamW, by the mode of decay. ``MOMENTUM``: SGD with momentum. ``LAMB`` and
     ``LARS`` are Adam and momentum with a trust ratio for each tensor. docs/numerics/optimizer.md
@@ -24,8 +24,8 @@ class OptimizerAlgorithm(Vocabulary):
 class StateFormat(Vocabulary):
     """How an optimizer's state is stored.
 
-    ``FLOAT32``: as it is. ``BLOCKWISE8``: codes of a byte, and the largest magnitude of each block.
-    ``STATIC8``: the same with one block, the tensor.
+    ``FLOAT32``: as it is. ``BLOCKWISE8``: 8-bit codes, with an absmax for each block. ``STATIC8``:
+    the same with the whole tensor as one block.
     """
 
     FLOAT32 = "float32"
@@ -47,11 +47,11 @@ class WeightDecayMode(Vocabulary):
 
 
 class TrustRatio(Vocabulary):
-    """By what the update of a tensor is multiplied.
+    """The factor by which the update of a tensor is multiplied.
 
-    ``NONE``: by 1. ``LAYERWISE``: by LAMB's or LARS's ratio of norms. ``CLIP``: by what keeps its
-    norm below ``max_unorm`` times the parameter's. ``DEFAULT``: LAYERWISE for LAMB and LARS, NONE
-    for the others.
+    ``NONE``: 1. ``LAYERWISE``: LAMB's or LARS's ratio of norms. ``CLIP``: at most 1, so that the
+    norm of the update is at most ``max_unorm`` times the parameter's. ``DEFAULT``: LAYERWISE for
+    LAMB and LARS, NONE for the others.
     """
 
     DEFAULT = "default"
@@ -61,10 +61,10 @@ class TrustRatio(Vocabulary):
 
 
 class NonFiniteGradient(Vocabulary):
-    """What becomes of a gradient that is NaN or infinite.
+    """What a gradient that is NaN or infinite does.
 
-    ``PROPAGATE``: it is computed with. ``SKIP_ELEMENT``: its parameter and state stay as they are.
-    ``SKIP_STEP``: everything stays where the operand ``found_nonfinite`` is not 0.
+    ``PROPAGATE``: it is used like any other. ``SKIP_ELEMENT``: its parameter and state stay as they
+    are. ``SKIP_STEP``: nothing changes if the operand ``found_nonfinite`` is not 0.
     """
 
     PROPAGATE = "propagate"

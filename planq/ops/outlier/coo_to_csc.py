@@ -34,22 +34,22 @@ class CooToCscDescriptor(Descriptor):
         ``(capacity,)``.
 
     Workspace:
-        On CUDA two lists of places and the counters of a sort; ``plan.workspace_size()`` says.
+        On CUDA two index lists and the counters of a sort; ``plan.workspace_size()`` says how much.
 
     Guarantee:
-        Every kernel is BIT_EXACT; no arithmetic is done. None is batch-invariant: results are of
-        all rows together.
+        Every kernel is BIT_EXACT; no arithmetic is done. None is batch-invariant: all rows together
+        make one result.
 
     Attributes:
         shape: Shape of the matrix.
-        capacity: How many entries there is room for.
+        capacity: The largest number of entries in the list.
         value_dtype: Element type of the values.
 
     Raises:
         DescriptorError: Another dtype, a capacity below 0 or above 2^31 - 1.
 
     Source:
-        bitsandbytes ``coo2csc``, whose sort leaves the order of a column's entries open.
+        bitsandbytes ``coo2csc``, whose sort does not fix the order of entries in a column.
     """
 
     operator: ClassVar[str] = "coo_to_csc"
@@ -68,7 +68,7 @@ class CooToCscArgs:
         column_index: Their columns.
         value: Their values.
         count: How many entries there are.
-        pointer: Where the beginnings of columns go.
+        pointer: Where the starts of columns go.
         output_row_index: Where the rows go, column by column.
         output_value: Where the values go, likewise.
     """

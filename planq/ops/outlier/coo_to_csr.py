@@ -36,12 +36,12 @@ class CooToCsrDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT; no arithmetic is done. None is batch-invariant: results are of
-        all rows together.
+        Every kernel is BIT_EXACT; no arithmetic is done. None is batch-invariant: all rows together
+        make one result.
 
     Attributes:
         shape: Shape of the matrix.
-        capacity: How many entries there is room for.
+        capacity: The largest number of entries in the list.
 
     Raises:
         DescriptorError: A capacity below 0 or above 2^31 - 1.
@@ -63,7 +63,7 @@ class CooToCsrArgs:
     Attributes:
         row_index: The rows of the entries, ascending.
         count: How many entries there are.
-        pointer: Where the beginnings of rows go.
+        pointer: Where the starts of rows go.
     """
 
     row_index: Tensor

@@ -48,14 +48,13 @@ class DoubleQuantizeDescriptor(Descriptor):
         Counts of outliers, where ``threshold`` is above 0; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: maxima of columns are of all rows
-        together.
+        Every kernel is BIT_EXACT. None is batch-invariant: maxima of columns depend on all rows.
 
     Attributes:
         shape: Shape of ``input``.
         input_dtype: Element type of ``input``.
         threshold: The smallest magnitude of an outlier. 0: there are no outliers.
-        capacity: How many outliers there is room for.
+        capacity: The largest number of outliers that are listed.
         quotient: How elements are divided. RATIO is bitsandbytes' rule.
 
     Raises:
@@ -63,9 +62,9 @@ class DoubleQuantizeDescriptor(Descriptor):
             below 0 or above 2^31 - 1, more rows or columns than int32 counts.
 
     Source:
-        bitsandbytes ``double_quant``. There a column's code of an outlier wraps around, the order
-        of the list changes from run to run, its length is waited for on the host, and a tensor of
-        three axes gets wrong sizes.
+        bitsandbytes ``double_quant``. There, an outlier's code by columns wraps around, the order
+        of the list changes from run to run, the host waits for its length, and a tensor of three
+        axes gets wrong sizes.
     """
 
     operator: ClassVar[str] = "double_quantize"

@@ -17,12 +17,12 @@ class ExtractOutliersDescriptor(Descriptor):
     """Copy the columns that a list names out of a matrix of integers in any layout.
 
     When to use:
-        For the columns of an int8 weight that belong to outliers of the activations, as the list
-        of outliers is on the device: neither its names nor their number have to be read back.
+        To copy the columns of an int8 weight that belong to outliers of the activations. The list
+        of outlier columns is on the device; neither its indices nor their number are read back.
 
     Formula:
         ``output[r, j] = A[r, index[j]]`` for ``j < min(count, capacity)``, and 0 for the positions
-        after them. A name outside of ``[0, C)`` gives 0.
+        after them. An index outside of ``[0, C)`` gives 0, with C the number of columns.
 
     Dtypes:
         input and output int8 or int32; index int32; count int64.
@@ -39,10 +39,10 @@ class ExtractOutliersDescriptor(Descriptor):
         Every kernel is BIT_EXACT and batch-invariant; elements are copied.
 
     Attributes:
-        shape: Of the matrix: its columns are the last axis, its rows all axes before.
+        shape: Shape of the matrix: its columns are the last axis, its rows all axes before.
         dtype: int8 or int32.
-        layout: How the matrix lies in memory.
-        capacity: How many names the list has room for; 0 or more.
+        layout: Memory layout of the matrix.
+        capacity: The largest number of columns in the list; 0 or more.
 
     Raises:
         DescriptorError: A shape of fewer than two axes, another dtype, a negative capacity.
@@ -66,7 +66,7 @@ class ExtractOutliersArgs:
     Attributes:
         input: The matrix.
         index: The columns to copy, in the order of the output.
-        count: How many of them count; more than there is room for is as many as there is room for.
+        count: How many columns are listed; a number above ``capacity`` counts as ``capacity``.
         output: The columns.
     """
 

@@ -33,9 +33,9 @@ class LlmInt8QuantizeDescriptor(Descriptor):
         (DIVIDE), ``fl(x * fl(1 / s))`` (RECIPROCAL), ``fl(x * fl(127 / M))`` (RATIO).
         ``outlier[m, j] = x[m, index[j]]``.
 
-        A NaN or an infinity makes no column an outlier's. PROPAGATE: its row has the scale NaN, and
-        codes and outliers 0. SATURATE: infinities have the codes -127 and 127 and count as the
-        largest finite numbers in ``outlier``; NaN is 0 in both.
+        A NaN or an infinity makes no outlier column. PROPAGATE: its row has the scale NaN, and
+        codes and outliers 0. SATURATE: infinities have the codes -127 and 127, and are the largest
+        finite numbers in ``outlier``; NaN is 0 in both.
 
     Dtypes:
         input and outlier float16, bfloat16, float32; output int8; scale float32; index int32; count
@@ -50,15 +50,16 @@ class LlmInt8QuantizeDescriptor(Descriptor):
         A bit for each column, and a few bytes for each row.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: an outlier of one row takes its column
-        out of the codes of all.
+        Every kernel is BIT_EXACT. None is batch-invariant: an outlier in one row removes its column
+        from the codes of all rows.
 
     Attributes:
         shape: Shape of ``input``.
         input_dtype: Element type of ``input``.
-        threshold: From which magnitude on an element is an outlier, compared as real numbers; 0:
-            there are none.
-        capacity: How many columns can be listed. More are counted, and their outliers clamped.
+        threshold: The smallest magnitude of an outlier, compared as real numbers. 0: there are no
+            outliers.
+        capacity: How many columns can be listed. Further ones are counted, and their outliers
+            clamped.
         quotient: How an element is divided by its scale.
         nonfinite: What a NaN or an infinity does to its row.
 
@@ -89,9 +90,9 @@ class LlmInt8QuantizeArgs:
         input: What is quantized; any outer strides, innermost stride 1.
         output: Where the codes go; likewise.
         scale: Where the scales go, one a row.
-        index: Where the listed columns go, ascending; -1 behind them.
+        index: Where the listed columns go, ascending; -1 after them.
         count: Where the number of outlier columns goes, those beyond the capacity included.
-        outlier: Where the values of the listed columns go; 0 behind them.
+        outlier: Where the values of the listed columns go; 0 after them.
     """
 
     input: Tensor

@@ -40,8 +40,7 @@ class RowColumnAbsmaxDescriptor(Descriptor):
         None.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: maxima of columns are of all rows
-        together.
+        Every kernel is BIT_EXACT. None is batch-invariant: maxima of columns depend on all rows.
 
     Attributes:
         shape: Shape of ``input``.
@@ -52,8 +51,8 @@ class RowColumnAbsmaxDescriptor(Descriptor):
         DescriptorError: Another dtype, a threshold that is negative or not finite.
 
     Source:
-        bitsandbytes ``get_colrow_absmax``, of float16 alone. Its ``nnz_block_ptr`` has the sums of
-        these counts in the order of its tiles; docs/numerics/outlier.md says how it follows.
+        bitsandbytes ``get_colrow_absmax``, for float16 alone. Its ``nnz_block_ptr`` holds running
+        sums of these counts in the order of its tiles; docs/numerics/outlier.md derives it.
     """
 
     operator: ClassVar[str] = "row_column_absmax"

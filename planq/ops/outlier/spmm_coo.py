@@ -50,21 +50,21 @@ class SpmmCooDescriptor(Descriptor):
 
     Attributes:
         shape: Shape of the sparse matrix.
-        capacity: How many entries there is room for.
+        capacity: The largest number of entries in the list.
         value_dtype: Element type of the values.
         weight_shape: Shape of the weight.
-        weight_dtype: Element type of the weight. int8 has the operand ``stats``.
+        weight_dtype: Element type of the weight. int8 needs the operand ``stats``.
         output_dtype: Element type of ``output``.
         accumulate: Whether the product is added to what ``output`` holds.
         transpose_weight: Whether the weight is ``(k, n)``.
 
     Raises:
-        DescriptorError: Another dtype, a weight that does not go with ``shape``, a capacity below
-            0 or above 2^31 - 1.
+        DescriptorError: Another dtype, a weight with another k than ``shape``, a capacity below 0
+            or above 2^31 - 1.
 
     Source:
-        bitsandbytes ``spmm_coo`` and ``spmm_coo_very_sparse``, whose weight is ``(k, n)``. There a
-        row has at most 32 entries, and the sum is rounded to float16 behind each of them.
+        bitsandbytes ``spmm_coo`` and ``spmm_coo_very_sparse``, whose weight is ``(k, n)``. There, a
+        row has at most 32 entries, and the sum is rounded to float16 after each of them.
     """
 
     operator: ClassVar[str] = "spmm_coo"

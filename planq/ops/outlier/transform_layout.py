@@ -31,18 +31,18 @@ class TransformLayoutDescriptor(Descriptor):
         - COL_AMPERE: ``(c div 32) 32 ceil32(R) + (r div 32) 1024 + 32 p + c mod 32``, with
           ``s = r mod 32`` and ``p = (s mod 8 div 2) 8 + (s div 8) 2 + s mod 2``
 
-        where ``ceil8`` and ``ceil32`` round up to a multiple. Places of the output that no element
-        takes are 0; those of the input are not looked at.
+        where ``ceil8`` and ``ceil32`` round up to a multiple. Padding of the output is 0; padding
+        of the input is not read.
 
     Dtypes:
         int8 or int32, on both sides.
 
     Shapes:
-        The matrix has the columns of the last axis, and the rows of all axes before it. In ROW it
-        is a tensor of its own shape, and (C, R) if it comes out transposed. In COL it is a tensor
-        of shape (C, R); in COL32 (R, ceil32(C)), in COL_TURING (ceil8(R), ceil32(C)), in COL_AMPERE
-        (ceil32(R), ceil32(C)), whatever these axes mean in memory: ``planq.layouts.buffer_shape``.
-        Positions count through rows of that shape, which may be apart.
+        Columns of the matrix are the last axis, rows are all axes before it. In ROW it is a tensor
+        of its own shape, and (C, R) if the output is transposed. In the other layouts it is a
+        tensor of two axes, as ``planq.layouts.buffer_shape`` says: (C, R) in COL, (R, ceil32(C)) in
+        COL32, (ceil8(R), ceil32(C)) in COL_TURING, (ceil32(R), ceil32(C)) in COL_AMPERE. The
+        formulas give positions in C order of that tensor, whose rows may have any stride.
 
     Workspace:
         None.
@@ -52,11 +52,11 @@ class TransformLayoutDescriptor(Descriptor):
         are ROW and nothing is transposed.
 
     Attributes:
-        shape: Of the matrix that comes in.
+        shape: Shape of the input matrix.
         dtype: int8 or int32.
-        from_layout: How the input lies in memory.
-        to_layout: How the output does.
-        transpose: The output is the matrix transposed.
+        from_layout: Memory layout of the input.
+        to_layout: Memory layout of the output.
+        transpose: Whether the output is the transposed matrix.
 
     Raises:
         DescriptorError: A shape of fewer than two axes, another dtype.

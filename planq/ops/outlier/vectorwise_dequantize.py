@@ -40,19 +40,19 @@ class VectorwiseDequantizeDescriptor(Descriptor):
         Every kernel is BIT_EXACT and batch-invariant.
 
     Attributes:
-        shape: Of the input.
-        input_dtype: Of the codes; the form decides it, None fills it in.
-        output_dtype: Of the elements.
+        shape: Shape of ``input``.
+        input_dtype: Element type of the codes. Default: the one that ``form`` requires.
+        output_dtype: Element type of ``output``.
         form: What segments and codes are.
-        axis: Which axis the elements of a vector go along.
+        axis: The axis that vectors run along.
 
     Raises:
         DescriptorError: Another dtype, an axis outside of the shape, an axis other than the last
             one for LINEAR or ZEROPOINT.
 
     Source:
-        bitsandbytes 0.43 ``vectorwise_dequant``, which knows the form ``vector`` alone and answers
-        None to others.
+        bitsandbytes 0.43 ``vectorwise_dequant``, which knows the form ``vector`` alone and returns
+        None for others.
     """
 
     operator: ClassVar[str] = "vectorwise_dequantize"

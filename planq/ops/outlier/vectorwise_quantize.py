@@ -56,12 +56,12 @@ class VectorwiseQuantizeDescriptor(Descriptor):
         tensor's scale.
 
     Attributes:
-        shape: Of the input.
-        input_dtype: Of the input.
-        output_dtype: Of the codes; the form decides it, None fills it in.
+        shape: Shape of ``input``.
+        input_dtype: Element type of ``input``.
+        output_dtype: Element type of the codes. Default: the one that ``form`` requires.
         form: What segments and codes are.
-        axis: Which axis the elements of a vector go along, as bitsandbytes' ``dim``. LINEAR and
-            ZEROPOINT have none to choose.
+        axis: The axis that vectors run along, as bitsandbytes' ``dim``; -1 for LINEAR and
+            ZEROPOINT.
 
     Raises:
         DescriptorError: Another dtype, an axis outside of the shape, an axis other than the last

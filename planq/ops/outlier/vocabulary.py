@@ -4,7 +4,7 @@ from planq.dtypes import Vocabulary
 
 
 class Layout(Vocabulary):
-    """In which order a matrix of 8- or 32-bit integers lies in memory.
+    """The memory layout of a matrix of 8- or 32-bit integers.
 
     ``ROW``: row by row. ``COL``: column by column. ``COL32``: panels of 32 columns, row by row.
     ``COL_TURING``, ``COL_AMPERE``: such panels, in tiles of 8 or 32 rows that are permuted: the

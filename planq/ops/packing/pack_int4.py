@@ -37,12 +37,12 @@ class PackInt4Descriptor(Descriptor):
 
     Guarantee:
         Every kernel is BIT_EXACT; no arithmetic is done. Each is batch-invariant where ``axis`` is
-        the last one: else a byte has codes of two rows.
+        the last one; otherwise a byte has codes of two rows.
 
     Attributes:
         shape: Shape of ``input``.
         output_dtype: int4 or uint4: what the codes are.
-        axis: Along which axis codes share a byte.
+        axis: The axis along which two codes share a byte.
         nibble_order: Which nibble the first of two codes takes.
 
     Raises:

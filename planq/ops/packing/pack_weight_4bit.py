@@ -42,13 +42,13 @@ class PackWeight4BitDescriptor(Descriptor):
 
     Guarantee:
         Every kernel is BIT_EXACT; bits are moved and sign bits flipped. None is batch-invariant:
-        places depend on all rows.
+        the position of a code depends on the whole shape.
 
     Attributes:
         weight_shape: Logical shape of the weight.
         code_dtype: Type of the codes: UINT4 or INT4.
         inverse: From the packed weight to the plain matrix, whose spare nibbles are 0.
-        nibble_order: Which half of a byte of the plain matrix has the first code.
+        nibble_order: Which nibble of a byte of the plain matrix has the first of two codes.
 
     Raises:
         DescriptorError: A shape that is not of rank 2, another dtype.

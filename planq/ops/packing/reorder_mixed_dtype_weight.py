@@ -45,7 +45,7 @@ class ReorderMixedDtypeWeightDescriptor(Descriptor):
 
     Guarantee:
         Every kernel is BIT_EXACT; bits are moved and sign bits flipped. None is batch-invariant:
-        places depend on all rows.
+        the position of a code depends on the whole shape.
 
     Attributes:
         shape: (K, N), also with ``transpose`` and for int4.

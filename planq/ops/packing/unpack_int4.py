@@ -41,7 +41,7 @@ class UnpackInt4Descriptor(Descriptor):
     Attributes:
         shape: Shape of ``output``.
         input_dtype: int4 or uint4: what the codes are.
-        axis: Along which axis codes share a byte.
+        axis: The axis along which two codes share a byte.
         nibble_order: Which nibble the first of two codes takes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The statistics family: what is known of a tensor's elements beyond their range."""
+"""The statistics family: quantiles, norms, sums of squares, histograms and clipping."""
 
 from planq.ops.statistics.estimate_quantiles import (
     EstimateQuantilesArgs,

@@ -40,7 +40,7 @@ class EstimateQuantilesDescriptor(Descriptor):
         The same for every tensor of a type, about 130 KiB; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
+        Every kernel is BIT_EXACT. None is batch-invariant: results depend on all rows.
 
     Attributes:
         shape: Shape of ``input``.
@@ -55,8 +55,8 @@ class EstimateQuantilesDescriptor(Descriptor):
 
     Source:
         bitsandbytes ``estimate_quantiles``, whose ``offset`` is ``tail``. It averages the quantiles
-        of chunks of 4096 elements in the input's type and in no fixed order, skips a last chunk
-        that is not whole, and wants at least 256 elements; here all elements count, once.
+        of chunks of 4096 elements in the input's type and in no fixed order, skips an incomplete
+        last chunk, and needs at least 256 elements. Here every element counts once.
     """
 
     operator: ClassVar[str] = "estimate_quantiles"

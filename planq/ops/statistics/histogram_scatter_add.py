@@ -29,14 +29,14 @@ class HistogramScatterAddDescriptor(Descriptor):
         histogram and source float32, indices int32, outside int64.
 
     Shapes:
-        ``histogram`` has two axes; any strides but the innermost. ``index1``, ``index2`` and
-        ``source`` are ``(count,)``, ``outside`` is ``(1,)``. Extents of 0 are taken.
+        ``histogram`` has two axes, any outer stride and innermost stride 1. ``index1``, ``index2``
+        and ``source`` are ``(count,)``, ``outside`` is ``(1,)``. Extents may be 0.
 
     Workspace:
         About 17 bytes a source on CUDA, 36 on the host; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
+        Every kernel is BIT_EXACT. None is batch-invariant: results depend on all rows.
 
     Attributes:
         shape: Shape of ``histogram``.
@@ -46,8 +46,8 @@ class HistogramScatterAddDescriptor(Descriptor):
         DescriptorError: ``shape`` without two axes, a negative ``count``.
 
     Source:
-        bitsandbytes ``histogram_scatter_add_2d``, which took the number of rows for the stride of
-        a row, checked no index, and added by float atomics.
+        bitsandbytes ``histogram_scatter_add_2d``, which uses the number of rows as the stride of a
+        row, checks no index, and adds by float atomics.
     """
 
     operator: ClassVar[str] = "histogram_scatter_add"

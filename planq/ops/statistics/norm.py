@@ -41,7 +41,7 @@ class NormDescriptor(Descriptor):
         At most about a number for every 1024 elements; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
+        Every kernel is BIT_EXACT. None is batch-invariant: results depend on all rows.
 
     Attributes:
         shape: Shape of ``input``.
@@ -52,8 +52,8 @@ class NormDescriptor(Descriptor):
         DescriptorError: ``shape`` or ``input_dtype`` outside of the above.
 
     Source:
-        ``torch.linalg.vector_norm``, which sums in an order of the device, and in float32 squares
-        that are contracted into the sums.
+        ``torch.linalg.vector_norm``, whose order of sums depends on the device, and which fuses
+        squares into sums in float32.
     """
 
     operator: ClassVar[str] = "norm"

@@ -16,9 +16,8 @@ class PercentileClipDescriptor(Descriptor):
     """Find the factor that takes a gradient's norm down to a percentile of its last 100 norms.
 
     When to use:
-        Clipping without a bound to tune. ``gradient_scale`` stays on the device, and
-        an optimizer's step takes it from there: nothing waits, and a captured graph goes on
-        clipping.
+        Clipping without a bound to tune. ``gradient_scale`` stays on the device, where an
+        optimizer's step reads it. So nothing waits, and a captured graph clips at every replay.
 
     Formula:
         With ``s = sum(fl(x * x))`` in the order of :class:`SquareSumDescriptor`: a finite ``s``
@@ -42,7 +41,7 @@ class PercentileClipDescriptor(Descriptor):
         At most about a number for every 1024 elements; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
+        Every kernel is BIT_EXACT. None is batch-invariant: results depend on all rows.
 
     Attributes:
         shape: Shape of ``input``.

@@ -38,7 +38,7 @@ class SquareSumDescriptor(Descriptor):
         At most about a number for every 1024 elements; ``plan.workspace_size()`` says.
 
     Guarantee:
-        Every kernel is BIT_EXACT. None is batch-invariant: results are of all rows together.
+        Every kernel is BIT_EXACT. None is batch-invariant: results depend on all rows.
 
     Attributes:
         shape: Shape of ``input``.

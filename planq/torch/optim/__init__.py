@@ -1,39 +1,39 @@
-"""Optimizers for torch over ``optimizer_step``: state of 8 or 32 bits, all tensors in few launches.
+"""Optimizers for torch on ``optimizer_step``: 8- or 32-bit state, all tensors in few launches.
 
-Use them as those of ``torch.optim``::
+Use them like those of ``torch.optim``::
 
     import planq.torch.optim
 
     optimizer = planq.torch.optim.AdamW8bit(model.parameters(), lr=1e-4)
 
 Bits:
-    Those of the plans: the same on the host and on every GPU, whatever tensors a step has beside
-    one. docs/numerics/optimizer.md has the formulas.
+    They are those of the plans: the same on the host and on every GPU. A tensor's bits do not
+    depend on the other tensors of a step. docs/numerics/optimizer.md has the formulas.
 
 Options:
-    Every optimizer takes the :class:`Options`, for all parameters, in a param group for those of
-    the group, and by :meth:`Optimizer.override` for one parameter. They are read as descriptors
-    read them; one that means nothing is refused by name.
+    Every optimizer takes the :class:`Options`: as arguments for all parameters, in a param group
+    for its parameters, and by :meth:`Optimizer.override` for one parameter. They are parsed like
+    fields of descriptors. An option that has no effect is refused by name.
 
 Steps:
-    Parameters of a group that have one device, dtype and number of steps take a step together. The
-    number stays on the device, so that a captured graph trains; a learning rate that is a tensor is
-    read when the graph runs, one that is a number is part of it. All groups are checked before the
-    first parameter changes. Parameters and gradients may have any strides: they are copied for a
-    step where they are not contiguous.
+    Parameters of a group that share device, dtype and number of steps take a step together. The
+    number of steps stays on the device, so that a captured graph trains. A learning rate that is a
+    tensor is read when the graph runs; one that is a number is fixed in the graph. All groups are
+    checked before the first parameter changes. Parameters and gradients may have any strides: if
+    they are not contiguous, they are copied for a step.
 
 Loss scaling:
-    ``torch.amp.GradScaler`` hands its scale and its flag on: neither waits for the device.
+    ``torch.amp.GradScaler`` passes its scale and its flag as tensors; nothing waits for the device.
 
 Paging:
-    States of the ``Paged`` classes, and those with the option ``paged``, are managed memory where
-    parameters have 100,000 elements or more: :class:`planq.memory.PagePool`. They move to the GPU
-    ahead of a step, the last ones first. State dicts hold them as any others.
+    With the ``Paged`` classes or the option ``paged``, states of parameters with 100,000 elements
+    or more are managed memory: :class:`planq.memory.PagePool`. They move to the GPU before a step,
+    the last ones first. State dicts hold them like any others.
 
 States:
-    ``state1`` to ``state3``, with ``absmax1`` to ``absmax3`` where they have 8 bits: names of
-    bitsandbytes, whose state dicts :meth:`Optimizer.load_state_dict` reads, as Adam and AdamW read
-    those of torch's.
+    ``state1`` to ``state3``, with ``absmax1`` to ``absmax3`` for 8-bit states. These are names of
+    bitsandbytes; :meth:`Optimizer.load_state_dict` reads its state dicts. Adam and AdamW also read
+    those of torch's Adam and AdamW.
 """
 
 from __future__ import annotations

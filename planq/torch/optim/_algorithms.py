@@ -1,4 +1,4 @@
-"""The algorithms, by the arguments that they have elsewhere."""
+"""The optimizers, with the arguments that torch.optim or bitsandbytes give them."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class PagedAdamW8bit(AdamW8bit):
 
 
 class AdEMAMix(Optimizer):
-    """AdEMAMix: Adam with a second, slower average; its schedules are the caller's.
+    """AdEMAMix: Adam with a second, slower average of gradients.
 
-    Change ``alpha`` and the third of ``betas`` in the param groups.
+    It has no schedules: change ``alpha`` and the third of ``betas`` in the param groups.
     """
 
     algorithm = OptimizerAlgorithm.ADEMAMIX
@@ -204,7 +204,7 @@ class SGD(Optimizer):
         return {"lr": options["lr"], "beta1": momentum, "beta2": dampening}
 
     def refuse_idle(self, options: Mapping[str, Any]) -> None:
-        """Nesterov's look ahead and dampening, without momentum."""
+        """Refuses ``nesterov`` and ``dampening`` without momentum."""
         super().refuse_idle(options)
         if options["momentum"] == 0:
             refuse_other("nesterov", options, False, "without momentum, which is 0")
@@ -246,7 +246,7 @@ class RMSprop(Optimizer):
         return {"lr": options["lr"], "beta1": options["alpha"], "eps": options["eps"]}
 
     def from_betas(self, betas: tuple[float, ...]) -> Values:
-        """The share that remains."""
+        """The decay ``alpha``."""
         return {"alpha": betas[0]}
 
 
@@ -285,9 +285,9 @@ class Adagrad8bit(Adagrad):
 
 
 class LAMB(Adam):
-    """LAMB: Adam with the ratio of norms of each tensor; ``trust_ratio="clip"`` for bitsandbytes'.
+    """LAMB: Adam with a trust ratio for each tensor; ``trust_ratio="clip"`` as bitsandbytes.
 
-    ``max_unorm`` is of CLIP, and refused without it.
+    ``max_unorm`` belongs to CLIP, and is refused without it.
     """
 
     algorithm = OptimizerAlgorithm.LAMB
@@ -307,12 +307,12 @@ class LAMB(Adam):
         self._also(max_unorm=max_unorm)
 
     def scalars(self, options: Mapping[str, Any]) -> Values:
-        """Those of Adam, and the bound of CLIP."""
+        """The scalars of Adam, and the bound of CLIP."""
         clips = options["trust_ratio"] is TrustRatio.CLIP
         return super().scalars(options) | ({"max_unorm": options["max_unorm"]} if clips else {})
 
     def refuse_idle(self, options: Mapping[str, Any]) -> None:
-        """A bound, where nothing is clipped."""
+        """Refuses ``max_unorm`` without CLIP."""
         super().refuse_idle(options)
         if options["trust_ratio"] is not TrustRatio.CLIP:
             refuse_other("max_unorm", options, _MAX_UNORM, "without trust_ratio CLIP")
@@ -325,9 +325,9 @@ class LAMB8bit(LAMB):
 
 
 class LARS(SGD):
-    """LARS: momentum with the ratio of norms of each tensor; ``trust_ratio="clip"`` likewise.
+    """LARS: momentum with a trust ratio for each tensor; ``trust_ratio="clip"`` likewise.
 
-    ``max_unorm`` is the trust coefficient, or the bound of CLIP, which has no ``eps``.
+    ``max_unorm`` is the trust coefficient, or the bound of CLIP. CLIP has no ``eps``.
     """
 
     algorithm = OptimizerAlgorithm.LARS
@@ -349,13 +349,13 @@ class LARS(SGD):
         self._also(max_unorm=max_unorm, eps=eps)
 
     def scalars(self, options: Mapping[str, Any]) -> Values:
-        """Those of SGD, the coefficient, and of LAYERWISE eps."""
+        """The scalars of SGD, ``max_unorm``, and for LAYERWISE ``eps``."""
         found = super().scalars(options) | {"max_unorm": options["max_unorm"]}
         clips = options["trust_ratio"] is TrustRatio.CLIP
         return found if clips else found | {"eps": options["eps"]}
 
     def refuse_idle(self, options: Mapping[str, Any]) -> None:
-        """What is added to norms, where they are not divided by."""
+        """Refuses ``eps`` with CLIP, which does not divide by norms."""
         super().refuse_idle(options)
         if options["trust_ratio"] is TrustRatio.CLIP:
             refuse_other("eps", options, _LARS_EPS, "with trust_ratio CLIP")

@@ -1,4 +1,4 @@
-"""Parameters and gradients as plans take them, whatever their strides."""
+"""Makes parameters and gradients of any strides contiguous, as plans need them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _DTYPES: Final = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether memory has the elements in C order, as they are."""
+    """Whether memory holds the elements in C order, and not lazily negated."""
     return tensor.is_contiguous() and not tensor.is_neg()
 
 
 def dense(gradient: torch.Tensor) -> torch.Tensor:
-    """A gradient in C order; itself where it is that."""
+    """A gradient in C order; the gradient itself if it is that already."""
     if not gradient.requires_grad and is_plain(gradient):
         return gradient
     return gradient.detach().resolve_neg().contiguous()
 
 
 def apart(params: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> set[torch.Tensor]:
-    """Of ``others``, which are not plain, those that may share elements with one of ``params``.
+    """Those of ``others``, which are not plain, that may share elements with one of ``params``.
 
-    They take their steps one after another, as in torch: copies that are made and written back
-    together would lose all updates of a shared element but one.
+    They have to take their steps one after another, as in torch. If their copies were written back
+    together, only one update of a shared element would remain.
     """
     if not others:
         return set()
@@ -38,7 +38,7 @@ def apart(params: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> set
 
 
 def is_usual(p: torch.Tensor, gradient: torch.Tensor) -> bool:
-    """Whether there is nothing to refuse, nor to copy of the parameter: at a glance."""
+    """A fast check: whether nothing is to be refused, and the parameter needs no copy."""
     return (
         p.layout is gradient.layout is torch.strided
         and p.dtype in _DTYPES
@@ -48,7 +48,7 @@ def is_usual(p: torch.Tensor, gradient: torch.Tensor) -> bool:
 
 
 def check(where: str, p: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Refuses what no step is taken for.
+    """Refuses parameters and gradients that the optimizers do not support.
 
     Raises:
         ArgumentError: The parameter or its gradient is sparse, complex, integer or float64, or
@@ -66,7 +66,7 @@ def check(where: str, p: torch.Tensor, gradient: torch.Tensor) -> None:
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements share memory. Most strides say so; places are counted for the rest."""
+    """Whether two elements share memory: by strides if they are nested, else by counting."""
     steps = sorted(zip(tensor.stride(), tensor.shape, strict=True))
     reach, nested = 0, True
     for stride, extent in steps:

@@ -39,8 +39,10 @@ class _Call:
     """A step of some parameters, ready to run.
 
     Attributes:
+        plan: The plan.
+        args: Its operands.
         params: The parameters.
-        held: What is updated in their place where they are not contiguous, by their places.
+        held: Contiguous copies that are updated instead of parameters, by index.
     """
 
     plan: Plan
@@ -50,11 +52,11 @@ class _Call:
 
     @property
     def device(self) -> torch.device:
-        """Of all of them."""
+        """The device of all parameters."""
         return self.params[0].device
 
     def bound(self, workspace: torch.Tensor | None) -> Callable[[], None]:
-        """What takes the step; it was checked."""
+        """Checks the operands and returns a function that takes the step."""
         size = self.plan.workspace_size()
         memory = None if workspace is None or size == 0 else workspace[:size]
         launch = self.plan.bind(memory, self.args)
@@ -65,7 +67,7 @@ class _Call:
             launch(current_stream(self.device))
             for place, held in self.held.items():
                 self.params[place].copy_(held)
-            # What autograd has kept for a backward pass is no longer what it was.
+            # Autograd must notice that tensors which it saved for a backward pass have changed.
             increment_version([p for p in self.params if not p.is_inference()])
 
         return run
@@ -75,14 +77,14 @@ class Optimizer(Stateful):
     """What the optimizers of this module have in common.
 
     Attributes:
-        algorithm: Which optimizer.
-        default_format: How states are stored where no option says.
-        default_paged: Whether states page where no option says.
-        signed: Which states have a sign, and so the signed dynamic map.
-        pool: The states that page.
+        algorithm: The update rule.
+        default_format: How states are stored unless an option says otherwise.
+        default_paged: Whether states are paged unless an option says otherwise.
+        signed: For each state, whether it has negative values and so uses the signed dynamic map.
+        pool: The paged states.
     """
 
-    # Read by torch.amp.GradScaler, which then leaves two tensors for the next step.
+    # torch.amp.GradScaler reads this, and then sets `grad_scale` and `found_inf` for the next step.
     _step_supports_amp_scaling: ClassVar[bool] = True
 
     def __init__(self, params: Any, defaults: Values, options: Options) -> None:
@@ -109,9 +111,10 @@ class Optimizer(Stateful):
 
         Raises:
             ArgumentError: A parameter or a gradient is sparse, complex, integer or float64, or a
-                parameter's elements share memory; a value that a group has makes no sense. No
-                parameter and no state was changed, whatever group it is in.
-            DescriptorError: An option that was written into a group has no meaning; likewise.
+                parameter's elements share memory, or an argument in a group is not allowed. No
+                parameter and no state of any group was changed.
+            DescriptorError: An option that was written into a group is not allowed. Nothing was
+                changed either.
         """
         loss = None
         if closure is not None:
@@ -124,13 +127,13 @@ class Optimizer(Stateful):
         return loss
 
     def _prepared(self) -> list[Callable[[], None]]:
-        """Steps of all parameters, each checked before the first one runs."""
+        """The steps of all parameters; all are checked before the first one runs."""
         started: list[torch.Tensor] = []
         try:
             lists = self._together(started)
             users = Counter(id(state.get("step")) for state in self.state.values())
             calls = [self._call(*each, users) for each in lists]
-            # They run one after another: those of a device share what they need meanwhile.
+            # Steps on one device run one after another, so they share a workspace.
             sizes: dict[torch.device, int] = {}
             for call in calls:
                 needed = call.plan.workspace_size()
@@ -143,9 +146,9 @@ class Optimizer(Stateful):
             raise
 
     def _together(self, started: list[torch.Tensor]) -> Iterable[tuple[list[torch.Tensor], Values]]:
-        """Parameters that take a step in one call, with their options.
+        """Groups parameters that take a step in one call, with their options.
 
-        Those whose states were made for this step are added to ``started``.
+        Parameters whose states were made for this step are added to ``started``.
         """
         found: dict[Hashable, tuple[list[torch.Tensor], Values]] = {}
         alone = self._checked() | self._overrides.keys() | self._formats.keys()
@@ -163,7 +166,7 @@ class Optimizer(Stateful):
         return found.values()
 
     def _checked(self) -> set[torch.Tensor]:
-        """Refuses parameters and gradients that no step is taken for; those to be taken alone."""
+        """Refuses unsupported parameters and gradients; returns those that step alone."""
         stepped, others = [], []
         for number, group in enumerate(self.param_groups):
             for place, p in enumerate(group["params"]):
@@ -176,7 +179,7 @@ class Optimizer(Stateful):
         return apart(stepped, others)
 
     def _kind(self, p: torch.Tensor) -> tuple[Hashable, ...]:
-        """What parameters have to share, to take a step together."""
+        """The key that parameters have to share to take a step together."""
         state, grad = self.state[p], p.grad
         step = state["step"]
         maps = tuple(id(state[name]) for name in MAPS if name in state)
@@ -185,7 +188,7 @@ class Optimizer(Stateful):
         return (*kind, count, maps)
 
     def _share_step(self, params: list[torch.Tensor], users: Mapping[int, int]) -> None:
-        """Gives parameters one count of steps in memory, which no others count by."""
+        """Gives parameters a counter of steps in memory that no other parameters use."""
         step = self.state[params[0]]["step"]
         if isinstance(step, torch.Tensor):
             if users[id(step)] == len(params):
@@ -197,7 +200,7 @@ class Optimizer(Stateful):
             self.state[p]["step"] = shared
 
     def _call(self, params: list[torch.Tensor], options: Values, users: Mapping[int, int]) -> _Call:
-        """The step of a list, with its operands; ``users`` has how many count by which number."""
+        """The step of a list of parameters; ``users`` counts the parameters of each counter."""
         self._share_step(params, users)
         plan = self._plan(params, options)
         states = [self.state[p] for p in params]
@@ -232,7 +235,7 @@ class Optimizer(Stateful):
         return _Call(plan, args, params, held)
 
     def _amp(self, device: torch.device, options: Values) -> Values:
-        """The scale of gradients, and whether to skip the step, where a GradScaler says."""
+        """The operands that a GradScaler sets: gradient scale, and whether to skip the step."""
         found, by = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
         scale = options["gradient_scale"]
         scaled: Values = {"gradient_scale": scale if by is None else (scale / by).to(device)}
@@ -243,7 +246,7 @@ class Optimizer(Stateful):
         return p.dtype in _HALVES and options["rounding"] is Rounding.STOCHASTIC
 
     def _plan(self, params: list[torch.Tensor], options: Values) -> Plan:
-        """The plan of a list, which is kept."""
+        """The plan for a list of parameters; plans are kept."""
         p, grad = params[0], params[0].grad
         draws = self._draws(p, options)
         fields: Values = {name: options[name] for name in _FIELDS if name in options}

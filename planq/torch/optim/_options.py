@@ -1,4 +1,4 @@
-"""What every optimizer takes beside its own arguments."""
+"""Options that every optimizer takes beside its own arguments."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ Values: TypeAlias = dict[str, Any]
 class Options(TypedDict, total=False):
     """What every optimizer takes beside its own arguments.
 
-    Words are members or their names in any case, as descriptors take them. One that has no meaning,
-    or none for the optimizer, raises a DescriptorError with its name: where it is given, and before
-    a step where somebody wrote it into a param group.
+    Enumerations are given as members or as their names in any case. A value that is not allowed, or
+    not for this optimizer, raises a DescriptorError with the option's name: when it is given, or
+    before a step if it was written into a param group.
 
     Attributes:
-        state_format: FLOAT32, BLOCKWISE8 or STATIC8; the ``8bit`` classes: BLOCKWISE8.
-        min_8bit_size: Parameters with fewer elements have state of 32 bits; 4096.
-        block_size: Elements of a block of BLOCKWISE8; 256.
-        weight_decay_mode: DECOUPLED as in AdamW and in bitsandbytes, COUPLED or AFTER.
-        trust_ratio: By what updates are multiplied. LAMB and LARS: LAYERWISE, the default, or CLIP;
-            others have none.
+        state_format: FLOAT32, BLOCKWISE8 or STATIC8. Default: FLOAT32, BLOCKWISE8 for the ``8bit``
+            classes.
+        min_8bit_size: Parameters with fewer elements have 32-bit state. Default: 4096.
+        block_size: Elements of a block of BLOCKWISE8. Default: 256.
+        weight_decay_mode: DECOUPLED, the default, as in AdamW and bitsandbytes; COUPLED or AFTER.
+        trust_ratio: The factor of updates. LAMB and LARS have LAYERWISE, the default, or CLIP;
+            other optimizers have none.
         skip_zeros: Elements whose gradient is 0 stay as they are.
-        nonfinite: What becomes of gradients that are NaN or infinite: PROPAGATE or SKIP_ELEMENT. A
-            GradScaler skips whole steps.
-        rounding: STOCHASTIC draws the parameters of 16 bits.
-        seed: Of the draws.
-        gradient_scale: By which gradients are multiplied; 1.
-        paged: States of parameters with 100,000 elements or more are memory that pages; the
-            ``Paged`` classes: yes.
+        nonfinite: What gradients that are NaN or infinite do: PROPAGATE, the default, or
+            SKIP_ELEMENT. A GradScaler skips whole steps.
+        rounding: How 16-bit parameters are rounded: NEAREST_EVEN, the default, or STOCHASTIC.
+        seed: The seed of STOCHASTIC. Default: 0.
+        gradient_scale: The factor that gradients are multiplied by. Default: 1.
+        paged: Whether states of parameters with 100,000 elements or more are paged memory. Default:
+            False, True for the ``Paged`` classes.
     """
 
     state_format: StateFormat | str
@@ -83,7 +84,7 @@ _WORDS: Final[dict[str, type[Enum]]] = {
     "nonfinite": NonFiniteGradient,
     "rounding": Rounding,
 }
-# What an optimizer can do: a word of the vocabulary that it cannot is refused, as any other.
+# The members that optimizers support; other members of an enumeration are refused.
 _LAYERED: Final = (OptimizerAlgorithm.LAMB, OptimizerAlgorithm.LARS)
 _POSSIBLE: Final[dict[str, tuple[Enum, ...]]] = {
     "nonfinite": (NonFiniteGradient.PROPAGATE, NonFiniteGradient.SKIP_ELEMENT),
@@ -94,16 +95,17 @@ _PARSED: Final = (*_WORDS, "min_8bit_size", "seed", "paged", *_DESCRIBED)
 
 
 def parsed(algorithm: OptimizerAlgorithm, options: Mapping[str, Any]) -> Values:
-    """The options of a group or a parameter as descriptors have them: words are members.
+    """The options of a group or a parameter, parsed: enumerations are members.
 
     Raises:
-        DescriptorError: One has no meaning, or none for this optimizer. ``field`` is its name.
+        DescriptorError: An option has a value that is not allowed, or not for this optimizer.
+            ``field`` is its name.
     """
     names = tuple(name for name in _PARSED if name in options)
     given = [options[name] for name in names]
     try:
         return {**options, **_members(algorithm, names, *given)}
-    except TypeError:  # lists and the like, which no cache holds and no option is
+    except TypeError:  # unhashable values, such as lists: parsed without the cache, and refused
         return {**options, **_members.__wrapped__(algorithm, names, *given)}
 
 
@@ -111,7 +113,7 @@ def parsed(algorithm: OptimizerAlgorithm, options: Mapping[str, Any]) -> Values:
 def _members(
     algorithm: OptimizerAlgorithm, names: tuple[str, ...], *given: Any
 ) -> Mapping[str, Any]:
-    """What the options are; groups ask for the same at every step."""
+    """The parsed options. Cached, because groups are parsed at every step."""
     options = dict(zip(names, given, strict=True))
     found: Values = {
         name: parse_member(vocabulary, options[name], name) for name, vocabulary in _WORDS.items()
@@ -123,7 +125,8 @@ def _members(
             raise DescriptorError(name, message)
     fields = found | {name: options[name] for name in _DESCRIBED if name in options}
     fields["state_format"] = StateFormat.BLOCKWISE8
-    # Of no tensors, with all that options are about: states in blocks, 16 bits to draw.
+    # A descriptor without tensors checks the rest. Blockwise states and 16-bit parameters make it
+    # read every option.
     OptimizerStepDescriptor(
         shapes=(),
         algorithm=algorithm,
@@ -138,15 +141,15 @@ def _members(
 
 
 def words(options: Mapping[str, Any]) -> Values:
-    """Parsed options as groups keep them: words, which torch.load takes from anybody."""
+    """Parsed options as groups keep them: text, which torch.load accepts with weights_only."""
     return {name: x.value if isinstance(x, Enum) else x for name, x in options.items()}
 
 
 def refuse_other(name: str, options: Mapping[str, Any], idle: float, where: str) -> None:
-    """Refuses a value of an argument that does nothing, unless it is the one that says so.
+    """Refuses a value of an argument that has no effect, unless it is the neutral value ``idle``.
 
     Raises:
-        DescriptorError: It is another.
+        DescriptorError: It has another value.
     """
     value = options.get(name, idle)
     if isinstance(value, torch.Tensor) or value != idle:
@@ -160,7 +163,7 @@ def _ratios(algorithm: OptimizerAlgorithm) -> tuple[Enum, ...]:
 
 
 def _count(name: str, value: object) -> int:
-    """A whole number of at least 0."""
+    """An integer of at least 0."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < 0:
         raise DescriptorError(name, f"expected an integer of at least 0, got {shown(value)}")
     return index(value)

@@ -1,4 +1,4 @@
-"""What state dicts hold: planq's own, those of bitsandbytes, of torch's Adam and AdamW."""
+"""Reads state dicts: planq's own, those of bitsandbytes, and those of torch's Adam and AdamW."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from planq.errors import ArgumentError, shown
 from planq.ops.optimizer import OptimizerAlgorithm, WeightDecayMode
 from planq.torch.optim._options import Values
 
-# Where newer versions of bitsandbytes keep the states of 8 bits in a state dict.
+# The key under which newer versions of bitsandbytes keep 8-bit states in a state dict.
 _NESTED: Final = "__bnb_optimizer_quant_state__"
 _MAP_ENTRIES: Final = 256
-# Of torch's groups: how a step is computed, which changes no meaning.
+# Options of torch's groups that choose an implementation and change no result.
 _MANNERS: Final = ("foreach", "capturable", "fused")
-# What planq's Adam does not do; the third is about gradients of the step itself.
+# Options of torch that planq's Adam does not support.
 _UNLIKE: Final = ("amsgrad", "maximize", "differentiable")
 _DECOUPLED: Final = "decoupled_weight_decay"
 _AVERAGES: Final = {"exp_avg": "state1", "exp_avg_sq": "state2"}
@@ -26,7 +26,7 @@ def checked_dict(state_dict: Any) -> tuple[Mapping[Any, Any], list[Any]]:
     """The states and the groups of a state dict.
 
     Raises:
-        ArgumentError: It is none.
+        ArgumentError: It is no state dict.
     """
     is_dict = isinstance(state_dict, Mapping)
     states = state_dict.get("state") if is_dict else None
@@ -47,16 +47,16 @@ def is_torchs(group: Mapping[str, Any]) -> bool:
 
 
 def from_torchs_adam(where: str, group: Values, algorithm: OptimizerAlgorithm) -> Values:
-    """A group of torch's Adam or AdamW, in planq's terms.
+    """Translates a group of torch's Adam or AdamW into planq's options.
 
     Raises:
-        ArgumentError: It is of another optimizer, or for one; it has an option that planq's Adam
-            has not, or does not say which decay.
+        ArgumentError: It is of another optimizer, or this one is no Adam; it has an option that
+            planq's Adam lacks, or does not say whether weight decay is decoupled.
     """
     if algorithm is not OptimizerAlgorithm.ADAM:
         actual = "one of torch.optim"
         raise ArgumentError(where, f"a group of planq's or bitsandbytes' {algorithm.name}", actual)
-    if "amsgrad" not in group:  # which no other has
+    if "amsgrad" not in group:  # only Adam and AdamW have it
         expected = "a group of torch.optim's Adam or AdamW"
         raise ArgumentError(where, expected, "one of another optimizer of torch")
     for name in _UNLIKE:
@@ -76,7 +76,7 @@ def from_torchs_adam(where: str, group: Values, algorithm: OptimizerAlgorithm) -
 
 
 def renamed(where: str, values: Any, *, is_torchs: bool, states: int) -> Values:
-    """What is saved of a parameter, by planq's names.
+    """The saved state of a parameter, by planq's names.
 
     Raises:
         ArgumentError: It is no dictionary, or of another optimizer.
@@ -91,7 +91,7 @@ def renamed(where: str, values: Any, *, is_torchs: bool, states: int) -> Values:
         raise ArgumentError(where, expected, "exp_avg of another optimizer")
     if "max1" in found:  # bitsandbytes' static states
         found |= {f"absmax{k}": found[f"max{k}"] for k in (1, 2) if f"max{k}" in found}
-    if states == 3 and "state3" not in found:  # which has m and n in one tensor
+    if states == 3 and "state3" not in found:  # bitsandbytes has m and n in one tensor
         for first, third in (("state1", "state3"), ("absmax1", "absmax3")):
             if first in found:
                 pair = tensor(f"{where}[{first!r}]", found.get(first))
@@ -105,10 +105,10 @@ def renamed(where: str, values: Any, *, is_torchs: bool, states: int) -> Values:
 
 
 def tensor(where: str, value: Any) -> torch.Tensor:
-    """A tensor of a state dict, without its gradient.
+    """A tensor of a state dict, detached.
 
     Raises:
-        ArgumentError: It is none.
+        ArgumentError: It is no tensor.
     """
     if not isinstance(value, torch.Tensor):
         raise ArgumentError(where, "a tensor", "none" if value is None else shown(value))
@@ -116,7 +116,7 @@ def tensor(where: str, value: Any) -> torch.Tensor:
 
 
 def state(where: str, value: Any, shape: torch.Size) -> torch.Tensor:
-    """A state: codes of a byte, or floating point numbers.
+    """A state: 8-bit codes, or floating-point numbers.
 
     Raises:
         ArgumentError: It is missing, or has another shape or type.
@@ -130,10 +130,10 @@ def state(where: str, value: Any, shape: torch.Size) -> torch.Tensor:
 
 
 def codebook(where: str, value: Any) -> torch.Tensor | None:
-    """A map of codes, on the host; None where there is none.
+    """A codebook, on the host; None if there is none.
 
     Raises:
-        ArgumentError: It is no map.
+        ArgumentError: It is no tensor of 256 values.
     """
     if value is None:
         return None
@@ -147,7 +147,7 @@ def count(where: str, value: Any) -> int:
     """A number of steps.
 
     Raises:
-        ArgumentError: It is none.
+        ArgumentError: It is no integer of at least 0.
     """
     number = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
     if not isinstance(number, (int, float)) or not number >= 0 or number != int(number):

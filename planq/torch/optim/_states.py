@@ -1,4 +1,4 @@
-"""Parameters, their options and their states: before the first step, and out of state dicts."""
+"""Parameters, their options and their states: new ones, and those from state dicts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ABSMAX: Final = ("absmax1", "absmax2", "absmax3")
 MAPS: Final = ("qmap1", "qmap2", "qmap3")
 _BLOCKS: Final = (256, 2048, 4096, 1024, 512, 128, 64)
 
-# What is this optimizer's own, whatever a state dict says.
+# Entries of a group that a state dict does not change.
 _NOT_LOADED: Final = ("params", "paged")
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What a state dict holds for an optimizer: all that there is to refuse was refused."""
+    """What a state dict holds for an optimizer, after all checks."""
 
     groups: list[Values]
     states: dict[torch.Tensor, Values] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Loaded:
 
 
 class Stateful(torch.optim.Optimizer):
-    """What an optimizer has and keeps between steps: its public subclass says of the attributes."""
+    """Parameters, options and states of an optimizer. `Optimizer` documents the attributes."""
 
     algorithm: ClassVar[OptimizerAlgorithm]
     default_format: ClassVar[StateFormat] = StateFormat.FLOAT32
@@ -53,7 +53,7 @@ class Stateful(torch.optim.Optimizer):
             self._known(name, DEFAULTS)
         self._ids: dict[torch.Tensor, int] = {}
         self._overrides: dict[torch.Tensor, Values] = {}
-        # How states are stored that came otherwise than options say; they hold as long as these.
+        # Formats of loaded states that differ from the options; kept as long as these states.
         self._formats: dict[torch.Tensor, Values] = {}
         self._shared_maps: dict[Hashable, torch.Tensor] = {}
         self.pool = PagePool()
@@ -61,16 +61,16 @@ class Stateful(torch.optim.Optimizer):
         super().__init__(params, self._resolved({**DEFAULTS, **own, **options, **defaults}))
 
     def _also(self, **arguments: Number) -> None:
-        """Takes arguments that a subclass has beside those of its base."""
+        """Adds arguments that a subclass has beside those of its base."""
         self.defaults = self._resolved({**self.defaults, **arguments})
         for group in self.param_groups:
             group |= self._resolved({**arguments, **group})
 
     def add_param_group(self, param_group: Values) -> None:
-        """Adds a group; ids by which draws tell tensors apart go on counting.
+        """Adds a group; the ids that give tensors their own draws go on counting.
 
         Raises:
-            DescriptorError: An option of the group has no meaning, or none for this optimizer.
+            DescriptorError: An option of the group is not allowed, or not for this optimizer.
         """
         self._refuse_misspelt(param_group)
         resolved = self._resolved({**self.defaults, **param_group})
@@ -83,13 +83,13 @@ class Stateful(torch.optim.Optimizer):
             self._ids.setdefault(p, len(self._ids))
 
     def override(self, param: torch.Tensor, **options: Any) -> None:
-        """Gives one parameter options, or arguments, of its own: those of its group do not hold.
+        """Gives one parameter options or arguments that override those of its group.
 
-        They are the optimizer's own: copies and pickles have them, state dicts do not.
+        Copies and pickles of the optimizer keep them, state dicts do not.
 
         Raises:
             ArgumentError: The optimizer has no such parameter.
-            DescriptorError: An option has no meaning, or none for this optimizer.
+            DescriptorError: An option is not allowed, or not for this optimizer.
             TypeError: There is no such option.
         """
         groups = (group for group in self.param_groups if any(p is param for p in group["params"]))
@@ -111,7 +111,7 @@ class Stateful(torch.optim.Optimizer):
             raise TypeError(f"{type(self).__name__} has no option {name!r}{hint}")
 
     def _refuse_misspelt(self, group: Mapping[Any, Any]) -> None:
-        """Groups may hold what others keep there, but nothing that was meant for an option."""
+        """Refuses keys of a group that look like misspelt options; other keys are allowed."""
         plain = {name.replace("_", ""): name for name in DEFAULTS}
         for key in group:
             meant = plain.get(key.replace("_", "").lower()) if isinstance(key, str) else None
@@ -120,31 +120,31 @@ class Stateful(torch.optim.Optimizer):
                 raise DescriptorError(as_field(key), message)
 
     def _resolved(self, options: Mapping[str, Any]) -> Values:
-        """Options and arguments as groups keep them, once nothing is to be refused."""
+        """Checks options and arguments; returns them as groups keep them."""
         found = parsed(self.algorithm, options)
         self.refuse_idle(found)
         return words(found)
 
     def refuse_idle(self, options: Mapping[str, Any]) -> None:
-        """Refuses arguments that do nothing beside the others.
+        """Refuses arguments that have no effect beside the others.
 
         Raises:
-            DescriptorError: There is one.
+            DescriptorError: There is such an argument.
         """
 
     def _options(self, p: torch.Tensor, group: Values) -> Values:
-        """Those of a parameter, parsed: anybody may have written to the group."""
+        """The options of a parameter, parsed again, as the caller may have written to the group."""
         own = {**self._overrides.get(p, {}), **self._formats.get(p, {})}
         return parsed(self.algorithm, {**group, **own})
 
     # --- States
 
     def _signs(self, options: Mapping[str, Any]) -> tuple[bool, ...]:
-        """Of the states that there are, whether they have one."""
+        """For each state that exists, whether it has negative values."""
         return (*self.signed, True) if options.get("centered") else self.signed
 
     def _started(self, p: torch.Tensor, options: Mapping[str, Any]) -> Values:
-        """States before the first step."""
+        """The states of a parameter before the first step."""
         made: Values = {"step": 0}
         form = options["state_format"]
         coded = form is not StateFormat.FLOAT32 and p.numel() >= options["min_8bit_size"]
@@ -161,17 +161,17 @@ class Stateful(torch.optim.Optimizer):
     def _room(
         self, p: torch.Tensor, dtype: torch.dtype, options: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Memory for a state, which pages where an option says so and the parameter is large."""
+        """Memory for a state; paged if the option says so and the parameter is large."""
         if not options["paged"] or not self.pool.takes(p.shape):
             return torch.empty(p.shape, dtype=dtype, device=p.device)
         pages = self.pool.empty(current_stream(p.device), (p.numel(),), dtype)
         if p.is_cuda:
-            # torch's allocator would know which streams still use the memory; this one does not.
+            # Unlike torch's allocator, this one does not know which streams still use the memory.
             weakref.finalize(pages, torch.cuda.synchronize, p.device).atexit = False
         return from_dlpack(pages).view(p.shape)
 
     def prefetch(self) -> None:
-        """Moves the states that page to their devices, the last one first; a step begins with it.
+        """Moves paged states to their devices, the last ones first. Every step begins with this.
 
         A captured step does not, since graphs move no pages: call this before a replay.
         """
@@ -183,7 +183,7 @@ class Stateful(torch.optim.Optimizer):
     # --- Copies
 
     def __getstate__(self) -> Values:
-        """What copies and pickles have: options of single parameters too."""
+        """The state for copies and pickles, with the options of single parameters."""
         own = {"_overrides": self._overrides, "_formats": self._formats}
         return {**super().__getstate__(), **own}
 
@@ -201,16 +201,18 @@ class Stateful(torch.optim.Optimizer):
     # --- State dicts
 
     def load_state_dict(self, state_dict: Values) -> None:
-        """Takes the state of an optimizer of this module, or of bitsandbytes' of the same kind.
+        """Loads the state of the same optimizer of this module or of bitsandbytes.
 
-        Adam and AdamW, of 8 bits too, also take that of torch.optim's Adam or AdamW, whose weight
-        decay stays COUPLED or DECOUPLED as it was; states of 32 bits stay so. Everything is copied.
+        Adam and AdamW, also with 8 bits, load the state of torch.optim's Adam or AdamW too. Weight
+        decay then stays COUPLED or DECOUPLED as it was, and 32-bit states stay 32-bit. Everything
+        is copied.
 
         Raises:
-            ArgumentError: Other numbers of groups or parameters; states that this optimizer does
-                not have, or of other shapes; ``amsgrad``, ``maximize`` or ``differentiable`` of
-                torch's. The optimizer is as it was.
-            DescriptorError: An option has no meaning, or none for this optimizer; likewise.
+            ArgumentError: The numbers of groups or parameters differ; states are missing or have
+                other shapes; a group of torch's has ``amsgrad``, ``maximize`` or
+                ``differentiable``. The optimizer is unchanged.
+            DescriptorError: An option is not allowed, or not for this optimizer. The optimizer is
+                unchanged.
         """
         state_dict = copy.copy(state_dict)
         for before in self._optimizer_load_state_dict_pre_hooks.values():
@@ -226,7 +228,7 @@ class Stateful(torch.optim.Optimizer):
             after(self)
 
     def _read(self, state_dict: Any) -> _Loaded:
-        """What a state dict says; nothing of this optimizer is changed."""
+        """Reads and checks a state dict, without changing this optimizer."""
         states, saved = _saved.checked_dict(state_dict)
         sizes, own = ([len(g["params"]) for g in groups] for groups in (saved, self.param_groups))
         if sizes != own:
@@ -249,7 +251,7 @@ class Stateful(torch.optim.Optimizer):
         return found
 
     def _read_group(self, place: int, saved: Mapping[str, Any]) -> Values:
-        """What a saved group says, in this optimizer's terms."""
+        """Translates a saved group into this optimizer's options and arguments."""
         values = {name: copy.deepcopy(x) for name, x in saved.items() if name not in _NOT_LOADED}
         where = f"param_groups[{place}]"
         if _saved.is_torchs(values):
@@ -260,7 +262,7 @@ class Stateful(torch.optim.Optimizer):
         return {name: resolved[name] for name in values}
 
     def _of_bitsandbytes(self, values: Values) -> Values:
-        """Of a group of bitsandbytes, which has other names for some values, and more of them."""
+        """Translates a group of bitsandbytes, which has other names and further values."""
         shared = ("lr", "betas", "eps", "weight_decay", "initial_lr")
         found = {name: values[name] for name in shared if name in values}
         if "betas" not in self.defaults:
@@ -270,13 +272,13 @@ class Stateful(torch.optim.Optimizer):
         return found
 
     def from_betas(self, betas: tuple[float, ...]) -> Values:
-        """Arguments out of the betas by which bitsandbytes keeps them."""
+        """The arguments that bitsandbytes stores as ``betas``."""
         return {}
 
     def _read_state(
         self, found: _Loaded, p: torch.Tensor, where: str, values: Values, options: Values
     ) -> None:
-        """States of a parameter, where it is."""
+        """Reads the states of a parameter, and copies them to its device."""
         made: Values = {"step": _saved.count(f"{where}['step']", values.get("step"))}
         for name, signed in zip(STATES, self._signs(options), strict=False):
             state = _saved.state(f"{where}[{name!r}]", values.get(name), p.shape)
@@ -297,7 +299,7 @@ class Stateful(torch.optim.Optimizer):
     def _read_codes(
         self, p: torch.Tensor, where: str, k: str, values: Values, made: Values, *, signed: bool
     ) -> None:
-        """absmax, and a map that is another than the plan's own; parameters share it."""
+        """Reads absmax, and a codebook if it is not the dynamic map; parameters share codebooks."""
         name, mapped = f"absmax{k}", f"qmap{k}"
         absmax = _saved.tensor(f"{where}[{name!r}]", values.get(name)).float().reshape(-1)
         first = made.get("absmax1", absmax)
@@ -313,7 +315,7 @@ class Stateful(torch.optim.Optimizer):
 
 
 def _format_of(elements: int, blocks: int, where: str, options: Values) -> Values:
-    """How codes are stored that have so many blocks, where options say otherwise."""
+    """The format of codes with this many blocks, as far as it differs from the options."""
     given, size = options["state_format"], options["block_size"]
     fitting = (each for each in (size, *_BLOCKS) if -(-elements // each) == blocks)
     found = None if blocks == 1 and given is not StateFormat.BLOCKWISE8 else next(fitting, None)

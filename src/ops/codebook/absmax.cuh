@@ -1,5 +1,5 @@
-// The largest magnitudes of blocks: of the vectors of a tile, which are in registers, and of blocks
-// in memory.
+// The largest magnitudes of blocks: of blocks whose vectors a tile holds in registers, and of
+// blocks in memory. A vector is 16 bytes of consecutive elements.
 #pragma once
 
 #include "cuda/codes.cuh"
@@ -11,7 +11,7 @@ namespace planq::cuda {
 
 // --- Elements and vectors ----------------------------------------------------------------------
 
-// Magnitudes as integers, of stored elements where these are short.
+// Magnitudes as integers: of the stored elements if these have 16 bits, else of compute type.
 template <class In>
 using MagnitudeKey =
     std::conditional_t<sizeof(In) == 2, std::uint16_t, Word<static_cast<int>(sizeof(In))>>;
@@ -36,7 +36,8 @@ __device__ __forceinline__ MagnitudeKey<In> single_key(In x, bool saturate) {
   return saturate && key >= kInfiniteKey<In> ? MagnitudeKey<In>{0} : key;
 }
 
-// The largest magnitudes of four pairs of elements of 16 bits; a NaN is the largest.
+// The larger magnitudes of four pairs of 16-bit elements, one result for each half of the words. A
+// NaN counts as the largest.
 template <class In>
 __device__ __forceinline__ std::uint32_t largest_magnitudes(const uint4& v) {
   std::uint32_t largest;
@@ -61,7 +62,7 @@ __device__ __forceinline__ float larger_magnitude(float a, float b) {
   return larger;
 }
 
-// The largest of a vector; of stored elements of 16 bits, one of each half of a word.
+// The largest magnitude of a vector; for 16-bit elements, one for each half of the words.
 template <class In>
 __device__ __forceinline__ auto largest_bits(const uint4& v) {
   if constexpr (sizeof(In) == 2) {
@@ -84,7 +85,7 @@ __device__ __forceinline__ MagnitudeKey<In> largest_key(const uint4& v) {
   else
     return bits;
 }
-// The vector with 0 in the place of NaN and infinities. Not inlined because it is rare.
+// The vector with 0 instead of NaN and infinities. Not inlined because it is rare.
 template <class In>
 __device__ __noinline__ uint4 finite_only(uint4 v) {
   using Bits = Word<static_cast<int>(sizeof(In))>;
@@ -104,7 +105,7 @@ __device__ __noinline__ uint4 finite_only(uint4 v) {
 inline constexpr int kTileVectors = 4;  // of a thread, a warp's width apart
 inline constexpr int kWarpVectors = kTileVectors * kWarp;
 
-// The largest keys of the vectors of a thread: two in a word where they have 16 bits.
+// The largest key of each vector of a thread; keys of 16 bits share a word in pairs.
 template <class In>
 struct TileKeys {
   static constexpr bool kPairs = sizeof(In) == 2;
@@ -140,13 +141,13 @@ struct TileKeys {
     return found;
   }
 
-  // After share(), each lane of four neighbours holds the key of one of the tile's four vectors;
-  // here: of which.
+  // After share(), each lane of four neighbours holds the key of one of the tile's four vectors.
+  // Returns the number of that vector.
   static __device__ __forceinline__ std::uint32_t vector_of_lane() {
     const std::uint32_t lane = threadIdx.x % kTileVectors;
     return kPairs ? lane % 2 * 2 + lane / 2 : lane;
   }
-  // `value` of the lane among these four that holds the key of vector i.
+  // Returns `value` of the lane, among these four, that holds the key of vector i.
   template <class T>
   static __device__ __forceinline__ T of_vector(T value, int i) {
     return __shfl_sync(kAllLanes, value, kPairs ? i % 2 * 2 + i / 2 : i, kTileVectors);
@@ -179,8 +180,8 @@ struct TileKeys {
     else
       return a > b ? a : b;
   }
-  // Exchanges with the lane whose number differs in `bit`: lanes with the bit get the larger `with`
-  // of both, the others the larger `without`.
+  // Exchanges with the lane whose number differs in `bit`. Lanes that have the bit set get the
+  // larger of both lanes' `with`, the others the larger of both lanes' `without`.
   static __device__ __forceinline__ Bits exchanged(Bits without, Bits with, unsigned bit) {
     const bool has = threadIdx.x & bit;
     return larger(has ? with : without,
@@ -215,8 +216,8 @@ struct TileKeys {
 
 // --- Blocks in memory --------------------------------------------------------------------------
 
-// A block is measured by some lanes of a warp; a long one in pieces, each by a whole warp, whose
-// results are joined by an atomic integer maximum.
+// Some lanes of a warp measure a block. A long block is cut into pieces of a warp each, and an
+// atomic integer maximum joins their results.
 inline constexpr std::int64_t kMeasurePiece = 1 << 14;
 
 template <class In>
@@ -229,7 +230,7 @@ struct MeasureArgs {
   bool saturate, vectors;
 };
 
-// The largest key of a piece, as far as this lane sees it.
+// The largest key of those elements of a piece that this lane reads.
 template <class In>
 __device__ __forceinline__ MagnitudeKey<In> measured_piece(const MeasureArgs<In>& args,
                                                            const BlockSpan& piece, int lane) {
@@ -294,7 +295,7 @@ struct FinishArgs {
   std::int64_t count;
 };
 
-// Stores the magnitudes that atomic maxima have joined.
+// Turns the joined magnitudes into the absmax that are stored.
 template <class C>
 __global__ void __launch_bounds__(kCodebookThreads)
     finish_absmax(const __grid_constant__ FinishArgs<C> args) {

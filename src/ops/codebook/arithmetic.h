@@ -19,8 +19,8 @@ namespace planq::math {
 
 // ---- tables ----------------------------------------------------------------------------------
 
-// A codebook of up to kCapacity (16 or 256) values, made for searching; small enough to be an
-// argument of a kernel. Whatever a caller's codebook holds, ranks and codes stay inside of it.
+// A codebook of up to kCapacity (16 or 256) values, prepared for searching, and small enough to be
+// a kernel argument. Ranks and codes stay inside of the table, whatever a caller's codebook holds.
 template <int kCapacity>
 struct CodebookTable {
   static constexpr bool kFourBit = kCapacity == 16;
@@ -36,7 +36,7 @@ struct CodebookTable {
   PLANQ_HD constexpr std::uint8_t code_at(int rank) const {
     return kFourBit || zeros_swapped ? code[rank] : static_cast<std::uint8_t>(rank);
   }
-  // The value as a number: the sign of a zero is not told.
+  // The value as a number; the sign of a zero may be wrong.
   PLANQ_HD constexpr float value_at(int rank) const { return value[kFourBit ? code[rank] : rank]; }
 };
 using NibbleTable = CodebookTable<16>;
@@ -51,7 +51,7 @@ PLANQ_HD constexpr float next_below(float x) {
   return std::bit_cast<float>(x > 0 ? bits - 1 : bits + 1);
 }
 
-// fl(fl(low + high) / 2), by halves where the sum overflows.
+// fl(fl(low + high) / 2), or fl(low / 2 + high / 2) where the sum overflows.
 PLANQ_HD constexpr float middle_of(float low, float high) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   const float sum = low + high;
@@ -65,7 +65,7 @@ PLANQ_HD constexpr float threshold_between(int rank, float low, float high, bool
   return ties_to_even && rank % 2 == 1 && low < high ? next_below(middle) : middle;
 }
 
-// How many thresholds a quotient exceeds.
+// The rank of a quotient: how many thresholds it exceeds.
 template <int kCapacity>
 PLANQ_HD constexpr int rank_of(float y, const CodebookTable<kCapacity>& table) {
   int rank = 0;
@@ -95,7 +95,7 @@ PLANQ_HD constexpr void rank_zeros(CodebookTable<kCapacity>& table) {
         table.code[rank++] = static_cast<std::uint8_t>(i);
 }
 
-// Fills in the rest of a table whose values, codes and ranks are there.
+// Completes a table that has its values, codes and ranks.
 template <int kCapacity>
 PLANQ_HD constexpr void set_thresholds(CodebookTable<kCapacity>& table) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -151,9 +151,10 @@ constexpr ByteTable make_dynamic(bool is_signed) {
   return table;
 }
 
-// Quantiles of the normal distribution (Dettmers et al., QLoRA). Its thresholds are bitsandbytes'
-// decimals. Four of them, 0, 8, 12 and 14, lie so near to the middle of two floats that rounding
-// the sum of two values, or the decimal by way of double, gives the other one of these.
+// Quantiles of the normal distribution (Dettmers et al., QLoRA). Its thresholds are the decimal
+// constants of bitsandbytes. Thresholds 0, 8, 12 and 14 lie very near to the middle of two floats.
+// So they must be float literals: a rounded sum of two values, or a double literal, would give the
+// other float.
 constexpr NibbleTable make_nf4() {
   NibbleTable table{
       {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
@@ -202,8 +203,9 @@ constexpr NibbleTable make_af4() {
   return table;
 }
 
-// bitsandbytes' 4-bit float: bit 3 is the sign, and its thresholds are decimals of their own on
-// magnitudes. Mirrored, "above t" becomes "at -t or above", and -0 lies below every y >= 0.
+// bitsandbytes' 4-bit float: bit 3 is the sign. Its thresholds are decimal constants for
+// magnitudes. For negative y they are mirrored: "above t" becomes "at -t or above", and -0 lies
+// below every y >= 0.
 constexpr NibbleTable make_fp4() {
   constexpr float kTwelfths[] = {0, 0.0625f, 8, 12, 4, 6, 2, 3};
   constexpr std::uint8_t kAscending[] = {0, 1, 6, 7, 4, 5, 2, 3};
@@ -248,13 +250,14 @@ constexpr const NibbleTable& nibble_table(Codebook codebook) {
 
 // ---- from an element to its code ---------------------------------------------------------------
 
-// What is stored of a block whose largest magnitude is `found`. SATURATE finds finite ones only.
+// The stored absmax of a block whose largest magnitude is `found`: NaN if that is not finite. Under
+// SATURATE it is always finite.
 template <class C>
 PLANQ_HD C stored_absmax(C found) {
   return is_finite(found) ? found : canonical_nan<C>();
 }
 
-// How the elements of a block become quotients. The default leaves them as they are.
+// How the elements of a block become quotients. By default they are left unchanged.
 template <class C>
 struct BlockDivision {
   C absmax = C{1}, inverse = C{1};
@@ -262,7 +265,7 @@ struct BlockDivision {
   bool empty = false;    // absmax is 0 or NaN: all codes are the table's zero
 };
 
-// RECIPROCAL divides where the reciprocal overflows.
+// RECIPROCAL falls back to a division where the reciprocal overflows.
 template <class C>
 PLANQ_HD BlockDivision<C> block_division(C absmax, Quotient quotient) {
   const C inverse = C{1} / absmax;
@@ -276,8 +279,8 @@ PLANQ_HD C divided(C x, const BlockDivision<C>& block) {
   return block.divides ? x / block.absmax : x * block.inverse;
 }
 
-// The float that exceeds the same thresholds as y: y rounded up; where thresholds are mirrored, a
-// negative y rounded down.
+// The float that exceeds the same thresholds as y: y rounded up, or rounded down if y is negative
+// and thresholds are mirrored.
 PLANQ_HD float searched(float y, bool) { return y; }
 PLANQ_HD float searched(double y, bool mirrored) {
   const bool turned = mirrored && y < 0;
@@ -300,7 +303,7 @@ PLANQ_HD std::uint8_t nearest_code(C y, const CodebookTable<kCapacity>& table) {
   return table.code_at(rank_of(searched(number_of(y), table.mirrored), table));
 }
 
-// The highest rank whose value is not above y; 0 where all are.
+// The highest rank whose value is not above y; 0 if all values are above y.
 template <class C, int kCapacity>
 PLANQ_HD int rank_below(C y, const CodebookTable<kCapacity>& table) {
   int rank = 0;
@@ -309,8 +312,8 @@ PLANQ_HD int rank_below(C y, const CodebookTable<kCapacity>& table) {
   return rank;
 }
 
-// STOCHASTIC: the neighbour above where the random number, in [0, 1), is smaller than the share of
-// the gap that lies below y.
+// STOCHASTIC: the upper neighbour, if the random number in [0, 1) is smaller than the fraction of
+// the gap that lies below y; else the lower one.
 template <class C, int kCapacity>
 PLANQ_HD std::uint8_t stochastic_code(C y, const CodebookTable<kCapacity>& table, C uniform) {
   y = number_of(y);
@@ -323,13 +326,13 @@ PLANQ_HD std::uint8_t stochastic_code(C y, const CodebookTable<kCapacity>& table
 
 // ---- back ------------------------------------------------------------------------------------
 
-// fl(v * absmax): what a code of a block stands for, before it is narrowed.
+// fl(v * absmax): the dequantized value in the compute type.
 template <class C, int kCapacity>
 PLANQ_HD C decoded(std::uint8_t code, const CodebookTable<kCapacity>& table, C absmax) {
   return static_cast<C>(table.value[code]) * absmax;
 }
 
-// An absmax out of nested statistics: fl(fl(v * nested absmax) + offset).
+// An absmax from nested statistics: fl(fl(v * nested absmax) + offset).
 template <class C>
 PLANQ_HD C restored_absmax(float value, C nested_absmax, C nested_offset) {
   return static_cast<C>(value) * nested_absmax + nested_offset;
@@ -337,7 +340,7 @@ PLANQ_HD C restored_absmax(float value, C nested_absmax, C nested_offset) {
 
 // ---- the mean of the absmax --------------------------------------------------------------------
 
-// The mean by one division; 0 where count is 0. A NaN is the canonical one.
+// The mean, by one division; 0 if count is 0. A NaN becomes the canonical NaN.
 template <class C>
 PLANQ_HD C mean_of(C sum, std::int64_t count) {
   const C mean = sum / static_cast<C>(count > 0 ? count : 1);

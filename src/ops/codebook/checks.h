@@ -9,17 +9,19 @@
 
 namespace planq::checks {
 
-// Fills entries: as many as the codes can tell apart. Checks that codebook and codes go together.
+// Sets the default of `entries`: all that the codes can name. Checks that the codebook allows the
+// type of codes and the number of entries.
 Fault codebook(std::string_view codes_field, DType codes, Codebook codebook, std::int64_t& entries);
 Fault block_size(std::string_view field, std::int64_t size);
-// 0: there are no nested statistics.
+// Accepts 0, which means that there are no nested statistics.
 Fault nested_block_size(std::int64_t size);
-// RATIO is no way to find a place in a codebook.
+// Refuses RATIO, which needs a q_max.
 Fault codebook_quotient(Quotient quotient);
-// Fills absmax_dtype: float64 for float64 outputs, which may have float32 as well.
+// Sets the default of absmax_dtype: float64 for float64 outputs, else float32. Float64 outputs may
+// also have float32.
 Fault absmax_dtype(DType output, DType& absmax);
 
-// What both ways to make codes by a codebook ask.
+// The checks of both operators that make codes by a codebook.
 template <class Fields>
 Fault codebook_codes(Fields& f) {
   if (Fault fault = shape("shape", f.shape, 1); !fault.ok()) return fault;
@@ -30,7 +32,7 @@ Fault codebook_codes(Fields& f) {
   return rounding(f.rounding);
 }
 
-// What both ways back ask.
+// The checks of both operators that decode such codes.
 template <class Fields>
 Fault codebook_values(Fields& f) {
   if (Fault fault = shape("shape", f.shape, 1); !fault.ok()) return fault;

@@ -10,14 +10,14 @@
 
 namespace planq {
 
-// Values of a compiled-in codebook; the most that a given one may have.
+// The number of values of a compiled-in codebook, and the most that a given one may have.
 constexpr std::int64_t largest_entries(DType codes) { return is_four_bit(codes) ? 16 : 256; }
 
-// Entries of the codebook that decodes nested absmax, and that quantizes them.
+// The number of entries of the codebook for nested absmax.
 inline constexpr std::int64_t kNestedEntries = 256;
 
-// How many blocks a tensor has, and how many blocks their absmax have; none without nested
-// statistics.
+// The number of blocks of a tensor, and the number of blocks of their absmax; the latter is 0
+// without nested statistics.
 struct BlockCounts {
   std::int64_t elements = 0, blocks = 0, nested = 0;
 
@@ -27,7 +27,7 @@ struct BlockCounts {
         nested(nested_block_size > 0 ? groups_of(blocks, nested_block_size) : 0) {}
 };
 
-// The shapes of their statistics.
+// The shapes of the statistics of blocks, and of nested statistics.
 constexpr Rule blocks_of(const char* tensor) {
   return groups_of(elements_of(tensor), "block_size");
 }
@@ -35,7 +35,7 @@ constexpr Rule nested_blocks_of(const char* tensor) {
   return groups_of(blocks_of(tensor), "nested_block_size");
 }
 
-// What is asked for of an encoder and of a decoder, whichever operator asks.
+// The fields that an encoder and a decoder need, independent of the operator.
 struct CodebookEncoding {
   Shape shape;
   DType output_dtype = DType::UInt8;

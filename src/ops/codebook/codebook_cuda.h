@@ -23,17 +23,18 @@ template <class In>
 Status launch_encoding(const CodebookEncoding& encoding, const CodebookEncodingOperands& operands,
                        int multiprocessors, Bound& bound);
 
-// Nested statistics of `count` absmax: their mean, and codes of what they differ from it.
+// The operands of nested statistics of `count` absmax: their mean, and codes of the differences
+// from it.
 struct NestingOperands {
   const void* absmax;
   void* sums;  // room for the sums of all levels, see nesting_sums()
   void *mean, *codes, *nested_absmax;
 };
-// The most values that one block of threads sums.
+// The most values that one thread block sums.
 inline constexpr std::int64_t kLastSums = std::int64_t{16} * math::kSumLeaf;
 
-// A level of the tree that sums so many values, where it lies in memory: its sums, and room for
-// them that leaves the next level aligned.
+// A level of the tree that sums `count` values: the number of its sums, and the number of places
+// that they take in memory so that the next level is aligned.
 struct SumLevel {
   std::int64_t sums, room;
 

@@ -1,5 +1,5 @@
-// How chunks are dealt out and what happens to each of them; the loops are in codebook_loops.h.
-// encode() and decode() make floats strict, and the pool does so for its threads.
+// Distributes chunks among threads and processes them; the loops are in codebook_loops.h. encode()
+// and decode() set strict floating point on the calling thread, the pool sets it on its threads.
 #include "ops/codebook/codebook_host.h"
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 namespace planq::host {
 namespace {
 
-// Elements that loops keep on their stack.
+// The most elements that a loop keeps on its stack.
 constexpr int kLoopBlock = 512;
-// How far in front of a loop its input is requested.
+// How many bytes ahead of a loop its input is prefetched.
 constexpr std::int64_t kAheadBytes = 4 << 10;
 
 // The loops of one instruction set for elements of type T: see codebook_loops.h.
@@ -54,17 +54,17 @@ namespace {
 
 using math::Compute;
 
-// Elements of a chunk of codes.
+// The number of elements of a chunk when codes are decoded.
 constexpr std::int64_t kChunk = 2048;
-// Elements that are worth waking a thread for.
+// The fewest elements that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 15;
-// Blocks up to this size stay in a second-level cache between measuring and coding.
+// Blocks up to this size stay in the L2 cache between measuring and encoding.
 constexpr std::int64_t kNearBlock = 1 << 16;
-// Threads that share a block measure as many pieces of it at most.
+// The most pieces that a block is cut into when threads measure it together.
 constexpr std::int64_t kMaxPieces = 256;
-// Results of this size do not fit a cache, and are written past it.
+// Results of at least this size do not fit into a cache, and are written with streaming stores.
 constexpr std::int64_t kStreamBytes = 32 << 20;
-// From this many elements on, making buckets takes less time than they save.
+// The fewest elements for which building buckets takes less time than it saves.
 constexpr std::int64_t kWorthBuckets = 4096;
 
 constexpr std::int64_t grain_of(std::int64_t elements) {
@@ -88,9 +88,10 @@ class Encoder {
  public:
   using C = Compute<T>;
   static constexpr bool kFourBit = std::is_same_v<Search, NibbleSearch>;
-  // Elements of a chunk, whose blocks are measured and coded while they are in a first-level cache,
-  // and on the stack: bytes are searched for with tables that may take up as much. Even, so that
-  // two codes of one byte stay together; pairs of blocks may be twice as long.
+  // The number of elements of a chunk. Its blocks are measured and encoded while they are in the L1
+  // cache, and a copy of it is on the stack. 8-bit chunks are half as large, because their search
+  // tables take as much memory. The number is even, so that two codes of one byte stay together. A
+  // pair of blocks may be twice as long.
   static constexpr std::int64_t kMostChunk = (kFourBit ? 16 << 10 : 8 << 10) / sizeof(C);
   static constexpr std::int64_t kNearChunk = kMostChunk / 2;
 
@@ -106,8 +107,8 @@ class Encoder {
         elements_(encoding.shape.elements()),
         size_(std::min(encoding.block_size, std::max<std::int64_t>(elements_, 1))),
         blocks_(groups_of(elements_, size_)),
-        // A block that begins with the second code of a byte is coded after the block before it, by
-        // the same thread.
+        // If a block begins with the second code of a byte, the thread that encodes the block
+        // before it encodes both.
         step_(kFourBit && size_ % 2 == 1 ? 2 : 1) {}
 
   void run() const {
@@ -136,7 +137,7 @@ class Encoder {
   const T* data() const { return static_cast<const T*>(operands_.input.data); }
   bool finite() const { return encoding_.nonfinite == NonFinite::Saturate; }
 
-  // The absmax are given, or there are none: chunks may cut blocks.
+  // Absmax are given, or there are none. So chunks need not end where blocks do.
   void known_blocks() const {
     const std::int64_t chunks = groups_of(elements_, kMostChunk);
     parallel_for(threads_, chunks, grain_of(kMostChunk), [&](std::int64_t from, std::int64_t to) {
@@ -145,7 +146,7 @@ class Encoder {
     });
   }
 
-  // Each thread measures and codes `together` blocks at a time.
+  // Each thread measures and encodes `together` blocks at a time.
   void near_blocks(std::int64_t together) const {
     const std::int64_t length = together * size_;
     parallel_for(threads_, groups_of(blocks_, together), grain_of(length),
@@ -193,7 +194,7 @@ class Encoder {
     return all;
   }
 
-  // Whole blocks.
+  // Measures the whole blocks of a span.
   void measure_span(std::int64_t first, std::int64_t last, Buffers& buffers) const {
     C* absmax = operands_.absmax + first / size_;
     if (last - first <= kMostChunk) {
@@ -253,8 +254,8 @@ class Encoder {
     if (operands_.absmax != nullptr) clear_empty(first, first + count, codes);
   }
 
-  // Blocks whose absmax is 0 or NaN take no random number: they have the code that is nearest to
-  // +0.
+  // Blocks whose absmax is 0 or NaN ignore random numbers: all of their codes are the one nearest
+  // to +0.
   void clear_empty(std::int64_t first, std::int64_t last, std::uint8_t* codes) const {
     for (std::int64_t at = first; at < last;) {
       const std::int64_t block = at / size_, end = std::min((block + 1) * size_, last);
@@ -273,8 +274,8 @@ class Encoder {
   const std::int64_t elements_, size_, blocks_, step_;
 };
 
-// Not inlined: inlined, the loops over a table are unrolled for every caller, which costs half a
-// minute of compiling and gains nothing.
+// Not inlined: otherwise loops over a table are unrolled in every caller, which takes half a minute
+// of compile time and gains nothing.
 [[gnu::noinline]] NibbleTable nibbles_of(Codebook codebook, const float* given,
                                          std::int64_t entries) {
   NibbleTable table = math::nibble_table(codebook);
@@ -282,7 +283,7 @@ class Encoder {
   return table;
 }
 
-// Not inlined: callers with other tables then need no stack for this one.
+// Not inlined, so that callers with other tables need no stack space for this table.
 template <class T>
 [[gnu::noinline]] void encode_given_bytes(const CodebookEncoding& encoding,
                                           const EncodingOperands<Compute<T>>& operands,

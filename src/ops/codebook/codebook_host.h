@@ -26,7 +26,7 @@ struct EncodingOperands {
   }
 };
 
-// Makes the codes of elements of type T, and measures their absmax. Allocates nothing.
+// Encodes elements of type T, and measures their absmax if asked. Allocates nothing.
 template <class T>
 void encode(const CodebookEncoding& encoding, const EncodingOperands<math::Compute<T>>& operands,
             int threads);
@@ -37,12 +37,12 @@ struct DecodingOperands {
   BlockStatistics statistics = {};
 };
 
-// Gives codes their values as elements of type T. Allocates nothing.
+// Decodes codes to elements of type T. Allocates nothing.
 template <class T>
 void decode(const CodebookDecoding& decoding, const DecodingOperands& operands, int threads);
 
-// The mean of `count` numbers by the tree of docs/numerics/codebook.md; `sums` has room for the sum
-// of each leaf of math::kSumLeaf of them.
+// The mean of `count` numbers by the tree of docs/numerics/codebook.md. `sums` holds one sum for
+// each leaf of math::kSumLeaf numbers.
 template <class C>
 C tree_mean(const C* values, std::int64_t count, C* sums, int threads);
 

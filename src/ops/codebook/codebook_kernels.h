@@ -1,6 +1,6 @@
-// The kernels of the codebook operators, for both backends. An operator's kernels of one backend
-// are a struct with its Fields, what its names are made of (kName, kBackend, kBody), a sentence
-// kBasis, the revision of its bits kRevision, and workspace().
+// The kernels of the codebook operators, for both backends. A struct describes the kernels of one
+// operator and backend. It has the type Fields, the parts of names (kName, kBackend, kBody), the
+// sentence kBasis, the revision kRevision of the bits, and workspace().
 #pragma once
 
 #include <string_view>
@@ -23,7 +23,7 @@ Reason rejects_codebook(const Descriptor& descriptor, const Device&) {
   return reason;
 }
 
-// kElements: the type of the elements, on whichever side of the codes they are.
+// kElements is the type of the floating elements: kIn of an encoder, kOut of a decoder.
 template <class Op, DType kElements, DType kIn, DType kOut,
           Rounding kRounding = Rounding::NearestEven>
 constexpr Kernel codebook_kernel(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {

@@ -33,7 +33,7 @@ constexpr std::array<Kernel, 8> encoding_kernels_by() {
                 encoding_kernels_of<Op, DType::Float64, kRounding>());
 }
 
-// From elements to codes, to the nearest and by stochastic rounding.
+// Kernels from elements to codes, with nearest and with stochastic rounding.
 template <class Op>
 constexpr std::array<Kernel, 16> encoding_kernels() {
   return joined(encoding_kernels_by<Op, Rounding::NearestEven>(),
@@ -48,7 +48,7 @@ constexpr std::array<Kernel, 4> decoding_kernels_of() {
           host_codebook_kernel<Op, DType::Float64, kIn, DType::Float64>()};
 }
 
-// From codes to elements.
+// Kernels from codes to elements.
 template <class Op>
 constexpr std::array<Kernel, 8> decoding_kernels() {
   return joined(decoding_kernels_of<Op, DType::UInt8>(), decoding_kernels_of<Op, DType::UInt4>());

@@ -1,5 +1,5 @@
 // Loops over the elements and codes of a chunk, for one instruction set: see codebook_host.cpp. No
-// include guard: see instruction_sets.h.
+// include guard: see host/instruction_sets.h.
 
 #include "host/convert.h"
 #include "ops/affine/ranges/loops.h"
@@ -7,15 +7,15 @@
 
 namespace planq::host::PLANQ_LEVEL {
 
-// Not std::min, whose copy for one instruction set might serve all others.
+// Not std::min: the linker keeps one copy of it, which may use instructions that others lack.
 inline std::int64_t at_most(std::int64_t limit, std::int64_t count) {
   return count < limit ? count : limit;
 }
 
 // ---- from elements to quotients ----------------------------------------------------------------
 
-// What is stored of the largest magnitude of each block of [x, x + n): 0 where NaN and infinities
-// are left out and nothing else is there.
+// The stored absmax of each block of [x, x + n). If `finite`, NaN and infinities are left out, and
+// a block with nothing else has 0.
 template <class T>
 void measure(const T* x, std::int64_t n, std::int64_t block_size, bool finite, Compute<T>* absmax) {
   for (std::int64_t i = 0; i < n; i += block_size, ++absmax) {
@@ -37,7 +37,7 @@ inline void quotients(const T* __restrict x, std::int64_t n, Compute<T> by,
   }
 }
 
-// Quotients of the elements of one block; NaN become +0, whose code they take.
+// Quotients of the elements of one block. A NaN becomes +0, as it takes the code of +0.
 template <class T>
 inline void divide_block(const T* x, std::int64_t n, const math::BlockDivision<Compute<T>>& block,
                          Compute<T>* y) {
@@ -58,7 +58,7 @@ inline void divide_block(const T* x, std::int64_t n, const math::BlockDivision<C
   }
 }
 
-// Elements of blocks of which the first one has `first` elements.
+// Quotients of consecutive blocks, of which the first has `first` elements.
 template <class T>
 void divide(const T* x, std::int64_t n, std::int64_t first, std::int64_t block_size,
             const Compute<T>* absmax, Quotient quotient, Compute<T>* y) {
@@ -150,7 +150,7 @@ struct NibbleFinder {
 };
 #endif
 
-// Calls a finder for 16 quotients at a time; the last ones are copied to a buffer of 16.
+// Calls a finder for 16 quotients at a time; a remainder is copied to a buffer of 16.
 template <class Finder>
 inline void in_sixteens(Finder& finder, const float* y, std::int64_t n, std::uint8_t* codes) {
   std::int64_t i = 0;
@@ -169,7 +169,7 @@ inline void find(const float* y, std::int64_t n, const NibbleSearch& search, std
 }
 
 #if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES >= 32
-// Codes by buckets, 16 at a time, and whether a bucket among them was marked.
+// Finds codes by buckets, 16 at a time, and records whether a bucket among them was marked.
 struct BucketFinder {
   const int* entries;
   __m256i lowest, highest, base, rest, marks = _mm256_setzero_si256();
@@ -220,7 +220,7 @@ struct BucketFinder {
 };
 #endif
 
-// Ranks by buckets; by bisection without them, and where a bucket is marked.
+// Finds ranks by buckets, or by bisection if there are no buckets or a bucket is marked.
 inline void find_ranks(const float* y, std::int64_t n, const ByteSearch& search,
                        std::uint8_t* ranks) {
   const bool all = search.buckets == nullptr;
@@ -257,7 +257,7 @@ void find_codes(const C* y, std::int64_t n, const Search& search, std::uint8_t* 
 
 // ---- codes in bytes ----------------------------------------------------------------------------
 
-// Pairs of codes, one after the other, in a byte each.
+// Packs pairs of neighbouring codes into one byte each.
 template <NibbleOrder kOrder>
 inline void pack_pairs(const std::uint8_t* __restrict codes, std::int64_t count,
                        std::uint8_t* __restrict bytes) {
@@ -275,7 +275,7 @@ inline void pack(const std::uint8_t* codes, std::int64_t count, NibbleOrder orde
 
 // ---- from codes to elements --------------------------------------------------------------------
 
-// Values of codes that have a byte each.
+// Looks up the values of 8-bit codes.
 template <class C>
 void look_up(const std::uint8_t* __restrict codes, std::int64_t n, const float* __restrict values,
              C* __restrict to) {
@@ -291,7 +291,7 @@ void look_up(const std::uint8_t* __restrict codes, std::int64_t n, const float* 
   for (; i < n; ++i) to[i] = static_cast<C>(values[codes[i]]);
 }
 
-// Values times the absmax of their blocks, of which the first one has `first` elements.
+// Multiplies values by the absmax of their blocks, of which the first has `first` elements.
 template <class C>
 void scale(C* __restrict value, std::int64_t n, std::int64_t first, std::int64_t block_size,
            const C* __restrict absmax) {

@@ -1,6 +1,6 @@
-// Tables that find the codes of quotients: what the loops of codebook_loops.h read, and those of
-// optimizers. They are made at each launch, except those of compiled-in maps, and live on the
-// stack.
+// Search tables that find the codes of quotients, for the loops of codebook_loops.h and of the
+// optimizer family. Those of the dynamic map are compiled in; others are built at each launch, on
+// the stack.
 #pragma once
 
 #include <bit>
@@ -28,14 +28,14 @@ struct NibbleSearch {
   }
 };
 
-// Thresholds by the leading bits of a quotient: sign, exponent and the first bits of the mantissa
-// make a bucket. Where a bucket holds one threshold at most, its entry is
+// Buckets of quotients: the leading bits of a quotient (sign, exponent and the first bits of the
+// mantissa) are the number of its bucket. If a bucket holds at most one threshold, its entry is
 //
 //     rank * 2^shift + (2^shift - 1 - the threshold's other bits),
 //
-// and adding the other bits of a quotient carries into the rank where they are larger than the
-// threshold's. Magnitudes below `lowest` share a bucket, and so do those from `highest` on. Other
-// buckets are marked: see ByteSearch.
+// Adding the remaining bits of a quotient to the entry carries into the rank exactly if they are
+// larger than the threshold's. Magnitudes below `lowest` share a bucket, and so do those from
+// `highest` on. Buckets with several thresholds are marked: see ByteSearch.
 struct Buckets {
   static constexpr std::uint32_t kMarked = 1u << 31;
   static constexpr int kLargestHalf = 24 * 128 + 2;
@@ -43,8 +43,8 @@ struct Buckets {
   std::int32_t lowest, highest, base, shift, half;
   std::uint32_t entry[2 * kLargestHalf];
 
-  // `mantissa`: bits of the mantissa in a bucket's number. The exponents are the largest
-  // threshold's and as many below it as there is room for.
+  // `mantissa` is the number of mantissa bits in a bucket's number. The exponents are that of the
+  // largest threshold, and as many below it as fit into the table.
   constexpr Buckets(const ByteTable& table, int mantissa) : entry{} {
     shift = 23 - mantissa;
     set_range(table);
@@ -67,7 +67,8 @@ struct Buckets {
     }
   }
 
-  // The bucket of y, which may be negative, above its other bits.
+  // The bits of y, clamped to the buckets, as a signed integer: the bucket's number is above
+  // `shift`.
   PLANQ_HD constexpr std::int32_t place(float y) const {
     const std::int32_t bits = __builtin_bit_cast(std::int32_t, y);
     const std::int32_t magnitude = bits & 0x7FFFFFFF;
@@ -108,15 +109,14 @@ struct Buckets {
   }
 };
 
-// Search for codes of 8 bits: by buckets; by bisection where there are none, or where a bucket is
-// marked.
+// The search for 8-bit codes: by buckets, or by bisection if there are none or a bucket is marked.
 struct ByteSearch {
   const ByteTable* table;
   const Buckets* buckets;
 };
 
 inline constexpr int kDynamicMantissa = 6, kGivenMantissa = 7;
-// Of the dynamic map: one threshold a bucket.
+// The buckets of the dynamic map, each with at most one threshold.
 inline constexpr Buckets kDynamicBuckets{math::kDynamicTable, kDynamicMantissa};
 static_assert([] {
   for (const std::uint32_t entry : kDynamicBuckets.entry)

@@ -1,5 +1,5 @@
-// Codes of a codebook to elements. Vectors are for blocks of whole vectors, all of them
-// consecutive; everything else goes element by element.
+// Decodes codes of a codebook to elements. Contiguous tensors whose blocks are whole vectors are
+// decoded by vectors of 16 bytes, everything else element by element.
 #pragma once
 
 #include "ops/affine/affine.cuh"
@@ -9,8 +9,8 @@
 
 namespace planq::cuda {
 
-// Measured optimum: blocks of few threads, since all wait until the table is loaded, with several
-// loads of each thread in flight.
+// Measured optimum: thread blocks are small, since all threads wait until the table is loaded, and
+// each thread has several loads in flight.
 template <class Out>
 inline constexpr int kDecodeThreads = sizeof(Out) == 2 ? 64 : 128;
 template <class Out>
@@ -34,7 +34,7 @@ constexpr CompiledValues compiled_values() {
   return values;
 }
 
-// Where values come from: a caller's memory, or this program.
+// Where the values of codes come from: a given codebook in memory, or a compiled-in one.
 struct ValueSource {
   const float* given;
   int entries;
@@ -66,12 +66,13 @@ struct DecodeArgs {
   NibbleOrder order;
 };
 
-// Values by code: of 4 bits in the lanes of a warp, of 8 bits in shared memory.
+// The table of values by code: for 4-bit codes in the lanes of a warp, for 8-bit codes in shared
+// memory.
 template <bool kNibble, int kThreads>
 struct ValueTable {
   static constexpr int kCodes = 16;
   float value;   // of this lane's code
-  bool numbers;  // whether all are
+  bool numbers;  // whether all values are finite
 
   __device__ __forceinline__ ValueTable(const ValueSource& source, const CompiledValues& compiled,
                                         float*)
@@ -99,7 +100,7 @@ struct ValueTable<false, kThreads> {
     }
     numbers = __syncthreads_and(numbers);
   }
-  // Takes four times the code.
+  // Takes an offset in bytes: four times the code.
   __device__ __forceinline__ float operator[](std::uint32_t offset) const {
     float value;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address + offset));
@@ -107,7 +108,7 @@ struct ValueTable<false, kThreads> {
   }
 };
 
-// Codes of a vector as the words they lie in.
+// The codes of a vector of elements, in the words that hold them.
 template <class Out, bool kNibble>
 struct CodeVector {
   static constexpr int kCount = kPerVector<Out>, kBytes = kCodeBytes<Out, kNibble>;
@@ -135,7 +136,7 @@ struct CodeVector {
   }
 };
 
-// What a block's absmax is made of.
+// What a block's absmax is computed from.
 template <class C>
 struct StoredAbsmax {
   C value;  // absmax itself, or nested absmax
@@ -176,7 +177,7 @@ __device__ __forceinline__ math::Compute<Out> nested_offset(const DecodeArgs<Out
   return args.nested_absmax ? load_statistic<C>(args.nested_offset, args.absmax_dtype, 0) : C{0};
 }
 
-// Elements one by one, for the end of a tensor and for layouts without vectors.
+// Decodes one element, for the end of a tensor and for strides that vectors do not fit.
 template <class Out, bool kNibble>
 __device__ __forceinline__ Out decoded_element(const DecodeArgs<Out>& args,
                                                const CompiledValues& compiled, std::int64_t index,

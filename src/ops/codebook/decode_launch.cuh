@@ -1,4 +1,4 @@
-// Launches the kernels of decode.cuh: which of them a problem takes.
+// Launches the kernels of decode.cuh, and decides which of them a problem takes.
 #pragma once
 
 #include "cuda/launch.cuh"

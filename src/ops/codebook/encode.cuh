@@ -1,7 +1,7 @@
-// Elements to codes of a codebook. Tiles are for whole vectors of consecutive elements, whose
-// blocks are measured on the way or have their absmax in memory; everything else goes element by
-// element after its absmax have been measured. A block of threads processes tile after tile, so
-// that its tables in shared memory are loaded only once.
+// Encodes elements to codes of a codebook. Contiguous tensors are encoded by tiles of whole
+// vectors; the absmax of their blocks are measured from the tile, or read from memory. Everything
+// else is encoded element by element, with absmax from memory. A thread block processes tile after
+// tile, so that it loads its tables into shared memory only once.
 #pragma once
 
 #include <algorithm>
@@ -38,31 +38,31 @@ struct EncodeArgs {
 
 // --- Codes -------------------------------------------------------------------------------------
 
-// How the elements of a vector become quotients.
+// The divisor of a vector's elements, and its reciprocal.
 template <class C>
 struct VectorBlock {
   C absmax, inverse;
 };
 
-// The correction of a product to the exact quotient is exact where element and quotient are at
-// least this large.
+// A product with the reciprocal is corrected to the IEEE quotient. The correction is exact if
+// element and quotient are at least this large.
 template <class C>
 inline constexpr C kSmallDividend = sizeof(C) == 4 ? C(0x1p-100) : C(0x1p-900);
 
-// Whether the factor 2^-kByteLowered, by which 8-bit searches want quotients scaled ("lowered"), is
-// multiplied into the reciprocal of absmax.
+// 8-bit searches take quotients scaled by 2^-kByteLowered ("lowered"). Whether that factor is part
+// of the reciprocal of absmax.
 template <class Search, class C, bool kDivide>
 inline constexpr bool kLowersInverse = !Search::kNibble && !kDivide && sizeof(C) == 4;
 
-// Whether elements can be divided by this absmax on the fast path: its reciprocal is rounded
-// correctly, and a lowered one as well.
+// Whether the fast path can divide by this absmax: its reciprocal, lowered or not, is rounded
+// correctly.
 template <bool kLowers, class C>
 __device__ __forceinline__ bool divides_fast(C absmax) {
   constexpr C kLargest = kLowers ? C{kLargestLowered} : kLargeScale<C>;
   return absmax >= kSmallScale<C> && absmax <= kLargest;
 }
 
-// What elements are multiplied by.
+// The reciprocal that elements are multiplied by, lowered if the search needs it.
 template <bool kLowers, class C>
 __device__ __forceinline__ C searched_inverse(C absmax) {
   const C inverse = inverse_of(absmax);
@@ -75,20 +75,20 @@ __device__ __forceinline__ C divisor_of(C absmax) {
   return absmax == C{0} ? C{1} : absmax;
 }
 
-// The quotient as it is searched for; math::searched().
+// The quotient rounded to float for the search, as by math::searched().
 __device__ __forceinline__ float as_searched(float y, bool) { return y; }
 __device__ __forceinline__ float as_searched(double y, bool mirrored) {
   return mirrored && y < 0 ? __double2float_rd(y) : __double2float_ru(y);
 }
 
-// The quotient, lowered where the search wants it to be.
+// The quotient as the search takes it, lowered if needed.
 template <class In, class Search, bool kDivide, bool kBounded>
 __device__ __forceinline__ float searched_quotient(math::Compute<In> x,
                                                    const VectorBlock<math::Compute<In>>& block,
                                                    bool mirrored, bool& needs_slow_path) {
   using C = math::Compute<In>;
   constexpr bool kLowered = kLowersInverse<Search, C, kDivide>;
-  // A zero keeps its sign, by which a bucket is chosen.
+  // A zero keeps its sign, because the sign chooses the bucket.
   const C q = signed_quotient<kDivide>(x, block.absmax, block.inverse);
   if (kDivide)
     needs_slow_path |= x != C{0} && block.inverse != C{0} &&
@@ -102,14 +102,15 @@ __device__ __forceinline__ float searched_quotient(math::Compute<In> x,
   return Search::kNibble || kLowered ? y : y * kByteFactor;
 }
 
-// Bytes chosen out of two words; a selector with its highest bit set repeats the sign of its byte.
+// Selects bytes of two words (prmt). A selector with its highest bit set replicates the sign bit of
+// its byte.
 __device__ __forceinline__ std::uint32_t chosen_bytes(std::uint32_t a, std::uint32_t b,
                                                       std::uint32_t selectors) {
   std::uint32_t result;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(selectors));
   return result;
 }
-// The signs of a vector's elements as bytes of ones, four at a time.
+// The signs of four elements of a vector: a byte of ones for each negative element.
 template <class In>
 __device__ __forceinline__ std::uint32_t sign_bytes(const uint4& v, int quad) {
   if constexpr (sizeof(In) == 2)
@@ -119,7 +120,7 @@ __device__ __forceinline__ std::uint32_t sign_bytes(const uint4& v, int quad) {
   else
     return chosen_bytes(v.y, v.w, 0x00FB);
 }
-// The same as nibbles, where the first of two elements is in the upper half of a byte.
+// The signs of all elements of a vector as nibbles of ones, the first of two in the high nibble.
 template <class In>
 __device__ __forceinline__ std::uint32_t sign_nibbles(const uint4& v) {
   std::uint32_t even, odd;
@@ -137,7 +138,7 @@ __device__ __forceinline__ std::uint32_t sign_nibbles(const uint4& v) {
   return (even & 0xF0F0F0F0u) | (odd & 0x0F0F0F0Fu);
 }
 
-// Ranks of a vector, the first of two in the upper half of a byte.
+// The 4-bit ranks of a vector, the first of two in the high nibble.
 template <class In>
 __device__ __forceinline__ Word<kCodeBytes<In, true>> packed_nibbles(
     const std::uint32_t (&ranked)[kPerVector<In>], const uint4& v) {
@@ -164,7 +165,7 @@ __device__ __forceinline__ Word<kCodeBytes<In, false>> packed_bytes(
     return static_cast<Word<kCodeBytes<In, false>>>(quad(0));
 }
 
-// The ranks of a vector's elements as codes are stored.
+// The ranks of a vector's elements, packed as codes are stored.
 template <class In, class Search, bool kDivide, bool kBounded>
 __device__ __forceinline__ auto fast_ranks(const typename Search::Base& base, const uint4& v,
                                            const VectorBlock<math::Compute<In>>& block,
@@ -182,7 +183,8 @@ __device__ __forceinline__ auto fast_ranks(const typename Search::Base& base, co
     return packed_bytes<In>(ranked, v);
 }
 
-// Ranks in nibbles as codes. Not inlined, so that the code for ascending tables stays short.
+// Turns packed 4-bit ranks into codes. Not inlined, so that ascending tables, which do not need it,
+// have less code.
 template <CodeOrder kOrder>
 __device__ __forceinline__ uint4 ordered(const uint4& ranks) {
   return make_uint4(codes_of_ranks(ranks.x, kOrder), codes_of_ranks(ranks.y, kOrder),
@@ -204,14 +206,14 @@ inline __device__ __noinline__ uint4 ordered_codes(uint4 words, CodeOrder code_o
                     swapped_nibbles(words.w));
 }
 
-// The code of one element, whatever it is.
+// The code of one element, without the restrictions of the fast path.
 template <class C, int kCapacity>
 __device__ __forceinline__ std::uint8_t any_code(C x, const math::BlockDivision<C>& division,
                                                  const math::CodebookTable<kCapacity>& table) {
   return division.empty ? table.zero : math::nearest_code(math::divided(x, division), table);
 }
 
-// Reads the vectors of a thread from memory again and codes them element by element. Not inlined
+// Reads the vectors of a thread from memory again and encodes them element by element. Not inlined
 // because it is rare.
 template <class In, bool kNibble, bool kMeasured, class Table>
 __device__ __noinline__ void encode_slowly(const EncodeArgs<In>& args, const Table& table,
@@ -223,7 +225,7 @@ __device__ __noinline__ void encode_slowly(const EncodeArgs<In>& args, const Tab
     const std::uint32_t at = first + i * kWarp;
     if (at > args.vectors) return;
     const int count = at < args.vectors ? kPerVector<In> : static_cast<int>(args.tail);
-    // A measured absmax may be infinite, where PROPAGATE gives the block up.
+    // A measured absmax may be infinite; PROPAGATE then makes it NaN.
     const auto division =
         math::block_division(kMeasured ? math::stored_absmax(absmax[i]) : absmax[i], args.quotient);
     const In* input = args.input + std::int64_t{at} * kPerVector<In>;
@@ -269,12 +271,12 @@ __device__ __forceinline__ void load_tile(const EncodeArgs<In>& args, std::uint3
   }
 }
 
-// The divisors of a thread's vectors.
+// The divisors of the vectors of a thread.
 template <class C>
 struct ThreadBlocks {
   VectorBlock<C> of[kTileVectors];
-  C own;               // where absmax were measured: that of this lane's vector
-  bool fast_is_exact;  // the fast path is exact for all of them, but for quotients that it reports
+  C own;               // the absmax of this lane's vector, if absmax were measured
+  bool fast_is_exact;  // the fast path is exact for all, except for quotients that it reports
 };
 
 // Measures the absmax of the blocks and stores them. Each of four lanes computes the divisor of one
@@ -346,7 +348,7 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Se
   else
     blocks = given_blocks<In, kLowers>(args, first);
   bool needs_slow_path = true;
-  // Quotients of other blocks are not bounded, and would be looked up outside of the tables.
+  // Other blocks have unbounded quotients, whose look-ups would be outside of the tables.
   if (fits && blocks.fast_is_exact) {
     needs_slow_path = first + (kTileVectors - 1) * kWarp >= args.vectors;
     Word<kBytes> words[kTileVectors];
@@ -382,7 +384,7 @@ __device__ __forceinline__ void encode_tile(const EncodeArgs<In>& args, const Se
     encode_slowly<In, kNibble, kMeasured>(args, search.table(dynamic), first, absmax);
 }
 
-// dynamic: the table of 8-bit codes where the caller gives none.
+// `dynamic` is the table for 8-bit codes without a given codebook.
 template <class In, class Search, bool kMeasured, bool kDivide>
 __device__ __forceinline__ void encode_all_tiles(const EncodeArgs<In>& args,
                                                  const DynamicSearch& dynamic) {

@@ -1,4 +1,5 @@
-// Launches the kernels of encode.cuh, absmax.cuh and nested.cuh: which of them a problem takes.
+// Launches the kernels of encode.cuh, absmax.cuh and nested.cuh, and decides which of them a
+// problem takes.
 #pragma once
 
 #include <bit>
@@ -11,7 +12,7 @@ namespace planq::cuda {
 
 static __device__ const DynamicSearch kDynamicSearch = make_dynamic_search();
 
-// Of a multiprocessor.
+// Thread blocks per multiprocessor.
 template <class In>
 inline constexpr int kEncodeBlocks = sizeof(In) == 8 ? 1 : 2;
 
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kCodebookThreads)
     encode_elements(const __grid_constant__ ElementEncodeArgs<In> args) {
   encode_all_elements<In, kNibble>(args, kDynamicSearch);
 }
-// Of a multiprocessor.
+// Thread blocks per multiprocessor.
 template <class C>
 inline constexpr int kNestBlocks = sizeof(C) == 8 ? 2 : 4;
 
@@ -156,9 +157,9 @@ class EncodeLaunch {
       return args_.source.given ? launch_tiles<GivenByteSearch>(measured)
                                 : launch_tiles<CompiledByteSearch>(measured);
   }
-  // Multiprocessors are not equally fast, so a grid has more blocks of threads than run at a time;
-  // how many more was measured for 8-bit codes. Each block must have enough tiles to be worth
-  // loading its table, and no block may wait for the warps of another.
+  // Multiprocessors are not equally fast, so a grid has more thread blocks than run at a time. How
+  // many more was measured for 8-bit codes. Each thread block needs enough tiles to be worth
+  // loading its table, and none may wait for the warps of another.
   std::int64_t encode_blocks(bool measured) const {
     constexpr std::int64_t kWorthwhile = 7, kMostTurns = 8;
     const std::int64_t tiles = args_.vectors / kEncodeTile + 1;
@@ -258,7 +259,7 @@ Status launch_nesting(const NestingOperands& operands, std::int64_t count,
   const std::int64_t blocks = groups_of(args.blocks, kCodebookThreads / kWarp);
   Grid grid{even_blocks(blocks, std::int64_t{multiprocessors} * kNestBlocks<C>),
             dim3(kCodebookThreads)};
-  grid.dependent = count > 0;  // or there is no kernel before it
+  grid.dependent = count > 0;  // if count is 0, no kernel precedes it
   return launch(nest_blocks<C>, grid, args, bound);
 }
 

@@ -42,7 +42,7 @@ struct SumArgs {
   std::int64_t count, leaves;
 };
 
-// A warp for a leaf.
+// One warp sums one leaf.
 template <class C>
 __global__ void __launch_bounds__(kCodebookThreads)
     sum_leaves(const __grid_constant__ SumArgs<C> args) {
@@ -87,11 +87,11 @@ struct NestArgs {
   bool quads;             // four neighbours of each block are aligned to their size
 };
 
-// How many absmax a lane holds at a time, and a warp.
+// How many absmax a lane holds at a time, and how many a warp.
 inline constexpr int kHeld = 8, kHeldByWarp = kHeld * kWarp;
 
-// Up to kHeldByWarp absmax less their mean, in the registers of a warp. load_quads(): exactly that
-// many, of which each lane holds four neighbours at a time.
+// Up to kHeldByWarp absmax less their mean, in the registers of a warp. load_quads() loads exactly
+// that many, four neighbours to a lane.
 template <class C>
 struct Differences {
   static constexpr int kQuads = kHeld / 4;
@@ -133,7 +133,7 @@ __device__ __noinline__ std::uint8_t slow_code(C difference, C absmax,
   return any_code(difference, math::block_division(absmax, Quotient::Reciprocal), table);
 }
 
-// How differences become codes: by buckets, or by slow_code().
+// Encodes differences: by buckets, or by slow_code() where buckets are not exact.
 template <class C>
 struct DifferenceCodes {
   using Search = CompiledByteSearch;
@@ -181,7 +181,7 @@ struct DifferenceCodes {
   }
 };
 
-// A block of absmax, by a warp; those of a short one are loaded once.
+// A warp encodes one block of absmax. A short block is loaded only once.
 template <class C>
 __device__ __forceinline__ void nest_block(const NestArgs<C>& args, const DynamicSearch& dynamic,
                                            const CompiledByteSearch::Base& base, C mean,
@@ -218,8 +218,8 @@ __device__ __forceinline__ void nest_block(const NestArgs<C>& args, const Dynami
   }
 }
 
-// A warp for each block of absmax, in a grid-stride loop. Every block of threads computes the mean
-// for itself.
+// A warp for each block of absmax, in a grid-stride loop. Every thread block computes the mean
+// itself.
 template <class C>
 __device__ __forceinline__ void nest_all(const NestArgs<C>& args, const DynamicSearch& dynamic) {
   __shared__ CompiledByteSearch search;

@@ -4,7 +4,8 @@
 namespace planq::host::PLANQ_LEVEL {
 
 #if PLANQ_SIMD_X86 && PLANQ_VECTOR_BYTES == 64
-// Masked forms write zeros where the others leave lanes undefined, which compilers complain about.
+// Masked forms of intrinsics zero the other lanes. Unmasked forms leave some undefined, and
+// compilers warn about that.
 inline constexpr __mmask16 kAll = 0xFFFF;
 #endif
 

@@ -1,10 +1,10 @@
-// Codebooks in shared memory: the table of arithmetic.h, and buckets, by which most searches are
+// Codebooks in shared memory: the table of arithmetic.h, and buckets, with which most searches are
 // one load and one addition.
 //
-// The upper bits of a quotient, sign first, are the number of its bucket, which holds one threshold
-// at most. A bucket's entry has the rank in its upper bits; added to the bits of the quotient, it
-// carries into the rank where these exceed the threshold's. A caller's codebook may put two
-// thresholds into a bucket, or have codes that are not ranks; it is then searched by bisection.
+// The upper bits of a quotient, sign first, are the number of its bucket. A bucket holds at most
+// one threshold, and its entry has the rank in the upper bits. The sum of entry and quotient
+// carries into the rank exactly if the quotient exceeds the threshold. A caller's codebook may put
+// two thresholds into a bucket, or have codes that are not ranks; then bisection searches it.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ namespace planq::cuda {
 
 inline constexpr int kCodebookThreads = 256, kEncodeThreads = 512;
 
-// Where a table comes from: a caller's memory, or this program.
+// Where a table comes from: a given codebook in memory, or a compiled-in one.
 struct CodebookSource {
   const float* given = nullptr;
   int entries = 0;
@@ -27,14 +27,14 @@ struct CodebookSource {
   std::uint32_t entry_bytes = 4;
 };
 
-// Not inlined: few tables need it, and its instructions would lie between those that every block
-// fetches.
+// Not inlined: few tables need it, and its instructions would lie between those that all thread
+// blocks fetch.
 template <int kCapacity>
 __device__ __noinline__ void rank_zeros_aside(math::CodebookTable<kCapacity>& table) {
   math::rank_zeros(table);
 }
 
-// math::set_given() by all threads of a block, which wait for each other here.
+// math::set_given() by all threads of a thread block, with barriers.
 template <int kCapacity>
 __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& table,
                                             const CodebookSource& source) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
     table.code[i] = static_cast<std::uint8_t>(i);
   }
   __syncthreads();
-  // The largest threshold so far: in a warp, then with those of the warps before it.
+  // A running maximum makes thresholds non-decreasing: within a warp, then over earlier warps.
   const bool exists = i + 1 < source.entries;
   float threshold = exists
                         ? math::threshold_between(i, table.value[i], table.value[i + 1], !kFourBit)
@@ -77,7 +77,7 @@ __device__ __forceinline__ void build_given(math::CodebookTable<kCapacity>& tabl
   __syncthreads();
 }
 
-// The table alone, in shared memory; the block waits.
+// Loads the table alone into shared memory, with barriers.
 __device__ __forceinline__ void load_table(math::NibbleTable& table, const CodebookSource& source) {
   if (source.given) {
     build_given(table, source);
@@ -93,13 +93,12 @@ __device__ __forceinline__ void load_table(math::NibbleTable& table, const Codeb
 template <int kCapacity>
 inline constexpr int kRankBits = kCapacity == 16 ? 4 : 8;
 
-// Quotients are searched for below 2 in magnitude.
+// Searches take quotients of magnitudes below 2.
 inline constexpr float kLargestSearched = 0x1.fffffep0f;
 inline constexpr std::uint32_t kSignBit = 0x80000000u, kFractionBits = 23;
 
-// The quotient with the largest or the smallest magnitude of a bucket. `lowered` is by how many
-// powers of two the bits that number buckets are those of less than the quotient; what becomes
-// subnormal by that counts as 0.
+// The quotient whose lowered value has these bits. The bits that number buckets are those of the
+// quotient times 2^-lowered; if that is subnormal, the quotient counts as 0.
 PLANQ_HD constexpr float searched_number(std::uint32_t bits, int lowered) {
   const std::uint32_t sign = bits & kSignBit;
   std::uint32_t magnitude = bits - sign;
@@ -110,7 +109,7 @@ PLANQ_HD constexpr float searched_number(std::uint32_t bits, int lowered) {
   return std::bit_cast<float>(sign | magnitude);
 }
 
-// What ranks there are to search among.
+// The range of ranks to search.
 struct RankRange {
   int lowest, highest;
 };
@@ -126,7 +125,7 @@ PLANQ_HD constexpr int rank_among(float y, const math::CodebookTable<kCapacity>&
   return rank;
 }
 
-// An entry by its parts. `field` is the rank, of a negative quotient complemented.
+// An entry from its parts. `field` is the rank, complemented for negative quotients.
 template <int kCapacity>
 PLANQ_HD constexpr std::uint32_t entry_of(int field, std::uint32_t threshold, std::uint32_t first) {
   constexpr std::uint32_t kBelowRank = (1u << (32 - kRankBits<kCapacity>)) - 1;
@@ -140,8 +139,8 @@ PLANQ_HD constexpr std::uint32_t plain_entry(int rank, int shift, std::uint32_t 
                              first);
 }
 
-// The entry of a bucket, that is of all bits that begin with its number; false where it has several
-// thresholds.
+// Computes the entry of a bucket: of all quotients whose bits begin with its number. Returns false
+// if the bucket has several thresholds.
 template <int kCapacity>
 PLANQ_HD constexpr bool make_entry(const math::CodebookTable<kCapacity>& table, int shift,
                                    int lowered, std::uint32_t bucket, const RankRange& range,
@@ -153,7 +152,7 @@ PLANQ_HD constexpr bool make_entry(const math::CodebookTable<kCapacity>& table, 
   const int rank = rank_among(negative ? far : near, table, range);
   const float highest = negative ? near : far, t = table.threshold[rank];
   const bool above = highest > t;
-  std::uint32_t threshold = last_bit;  // which nothing exceeds
+  std::uint32_t threshold = last_bit;  // no quotient exceeds it
   if (above)
     threshold = (std::bit_cast<std::uint32_t>(negative ? -t : t) - (negative ? 1 : 0)) & last_bit;
   const int field = negative ? kCapacity - 1 - rank - (above ? 1 : 0) : rank;
@@ -161,7 +160,7 @@ PLANQ_HD constexpr bool make_entry(const math::CodebookTable<kCapacity>& table, 
   return !(above && highest > table.threshold[rank + 1]);
 }
 
-// The rank of a quotient in the uppermost bits, complemented if it is negative.
+// Returns the rank of a quotient in the uppermost bits, complemented if the quotient is negative.
 __device__ __forceinline__ std::uint32_t ranked(std::uint32_t bits, std::uint32_t address) {
   std::uint32_t entry;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(entry) : "r"(address));
@@ -170,7 +169,7 @@ __device__ __forceinline__ std::uint32_t ranked(std::uint32_t bits, std::uint32_
 
 // --- 4-bit -------------------------------------------------------------------------------------
 
-// How the codes of a table follow from its ranks.
+// How codes follow from ranks.
 enum class CodeOrder { Ascending, Descending, DescendingWithoutEight, SignAndMagnitude };
 
 constexpr CodeOrder code_order(Codebook codebook) {
@@ -226,7 +225,7 @@ struct NibbleSearch {
   math::NibbleTable values;
   std::uint32_t entries[3 * kUsed];  // with a gap between the signs
 
-  // Returns whether the buckets may be used. The block waits.
+  // Returns whether the buckets may be used. Has barriers.
   __device__ __forceinline__ bool build(const CodebookSource& source, const DynamicSearch&) {
     load_table(values, source);
     bool crowded = values.zeros_swapped ||
@@ -258,15 +257,15 @@ struct NibbleSearch {
 
 // --- 8-bit -------------------------------------------------------------------------------------
 
-// Quotients of 8-bit codes are searched for as 2^-kByteLowered of them, so that those that are
-// tiny, and have no thresholds between them, become subnormal and share buckets.
+// 8-bit searches take quotients times 2^-kByteLowered. So tiny quotients, which have no thresholds
+// between them, become subnormal and share buckets.
 inline constexpr int kByteLowered = 86;
 inline constexpr float kByteFactor = 0x1p-86f, kSmallestByte = 0x1p-40f;
-inline constexpr float kLargestLowered = 0x1p40f;  // has a reciprocal that is normal then
+inline constexpr float kLargestLowered = 0x1p40f;  // its lowered reciprocal is still normal
 inline constexpr int kByteExponents = 128 - kByteLowered;
 static_assert(searched_number(1u << kFractionBits, kByteLowered) == kSmallestByte);
 
-// Buckets of each sign, which lie one after another, and where they lie.
+// Where the buckets of each sign lie in shared memory, one sign after the other.
 struct ByteBuckets {
   std::uint32_t address;  // of the first one
   int shift;
@@ -282,7 +281,7 @@ struct ByteBuckets {
   static PLANQ_HD constexpr std::uint32_t used(int bits) {
     return static_cast<std::uint32_t>(kByteExponents) << bits;
   }
-  // A bucket's number out of its place.
+  // The number of the bucket at a position.
   static PLANQ_HD constexpr std::uint32_t number(std::uint32_t at, int bits) {
     return at < used(bits) ? at : at - used(bits) + (kSignBit >> (kFractionBits - bits));
   }
@@ -292,8 +291,8 @@ struct ByteBuckets {
   }
 };
 
-// bitsandbytes' dynamic map, whose buckets hold one threshold by 6 bits of the fraction. Those of
-// lower exponents than the ones kept here have none.
+// bitsandbytes' dynamic map. With 6 bits of the fraction, its buckets hold at most one threshold.
+// Buckets of lower exponents than those kept here have none.
 struct alignas(16) DynamicSearch {
   static constexpr int kBits = 6, kShift = static_cast<int>(kFractionBits) - kBits;
   static constexpr std::uint32_t kKept = 24u << kBits;  // of each sign
@@ -301,12 +300,12 @@ struct alignas(16) DynamicSearch {
   math::ByteTable table;
   alignas(16) std::uint32_t entries[2 * kKept];
 
-  // The entry at a place among all of both signs; false where it has several thresholds.
+  // Computes the entry at a position among those of both signs; false if it has several thresholds.
   static constexpr bool make(const math::ByteTable& table, std::uint32_t at, std::uint32_t& entry) {
     return make_entry(table, kShift, kByteLowered, ByteBuckets::number(at, kBits),
                       {0, table.ranks - 1}, entry);
   }
-  // One that is not kept: the same rank as the first one kept, and another number.
+  // The entry of a bucket that is not kept: that of the first kept one, corrected for its number.
   PLANQ_HD constexpr std::uint32_t free_entry(std::uint32_t sign, std::uint32_t at) const {
     return entries[sign * kKept] + ((kFree - at) << kShift);
   }
@@ -333,7 +332,7 @@ constexpr bool holds(const DynamicSearch& search) {
 }
 static_assert(holds(make_dynamic_search()));
 
-// Memory that a block copies to shared memory.
+// Copies an object to shared memory, by all threads of a thread block.
 template <class T>
 __device__ __forceinline__ void copy_shared(T& to, const T& from) {
   using Unit = std::conditional_t<alignof(T) % alignof(uint4) == 0, uint4, std::uint32_t>;
@@ -345,7 +344,7 @@ __device__ __forceinline__ void copy_shared(T& to, const T& from) {
     target[i] = source[i];
 }
 
-// The search by the compiled-in dynamic map.
+// The search in the compiled-in dynamic map.
 struct CompiledByteSearch {
   static constexpr bool kNibble = false;
   using Search = DynamicSearch;
@@ -378,7 +377,7 @@ struct CompiledByteSearch {
   }
 };
 
-// A caller's codebook.
+// The search in a given 8-bit codebook.
 struct GivenByteSearch {
   static constexpr bool kNibble = false;
   static constexpr int kMostBits = 7, kRows = 2 * kByteExponents, kEntries = 256;
@@ -397,7 +396,7 @@ struct GivenByteSearch {
     }
     return false;
   }
-  // Whether all thresholds lie where there are buckets, and none below. A lane looks at one end.
+  // Whether all thresholds lie in the range of the buckets. Each lane checks one end.
   __device__ __forceinline__ bool bounded(int ranks) const {
     const int lane = static_cast<int>(threadIdx.x % kWarp), end = lane / 2;
     const float magnitude = end == 0 ? 0.0f : end == 1 ? kSmallestByte : kLargestSearched;
@@ -406,8 +405,8 @@ struct GivenByteSearch {
     const int expected = end < 2 ? zero : lane % 2 == 0 ? ranks - 1 : 0;
     return __all_sync(kAllLanes, rank == expected);
   }
-  // Makes all buckets. A warp takes those of an exponent, which have few ranks; its lanes find
-  // these beforehand, each for one exponent.
+  // Computes all buckets. A warp takes the buckets of one exponent, which have few ranks. Its lanes
+  // find the ranges of ranks beforehand, each for one exponent.
   __device__ __forceinline__ bool crowded(int fraction_bits) {
     const int shift = static_cast<int>(kFractionBits) - fraction_bits;
     const int warps = static_cast<int>(blockDim.x) / kWarp;

@@ -1,6 +1,6 @@
-// The largest magnitudes of rows and columns without outliers, and counts of outliers, on CUDA: a
-// block takes some rows of kPartColumns columns, a warp one row of them at a time. What blocks find
-// meets in integer maxima, which have the same bits in any order.
+// The largest magnitudes of rows and columns without outliers, and counts of outliers, on CUDA. A
+// thread block takes some rows of kPartColumns columns; each of its warps takes one row at a time.
+// Atomic integer maxima join the results of thread blocks, with the same bits in any order.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ using In = cuda::Element;
 using std::uint32_t;
 
 constexpr int kClearThreads = 256;
-// Parts are narrow and blocks large, so that few blocks meet in the maxima of a column.
+// Parts are narrow and thread blocks large, so that few of them update the maximum of a column.
 constexpr int kMeasureThreads = 512, kMeasureWarps = kMeasureThreads / kWarp;
-constexpr int kMeasureBlocks = 2;  // of a multiprocessor
+constexpr int kMeasureBlocks = 2;  // per multiprocessor
 constexpr int kSteps = 2;          // vectors of a lane in a row's part
-constexpr int kRowsAhead = 2;      // of a warp, on their way at the same time
+constexpr int kRowsAhead = 2;      // of a warp, loaded at the same time
 constexpr int kBlockRows = 128;    // at most
 static_assert(kBlockRows <= kMeasureWarps * kWarp, "a lane has a row of its warp");
 constexpr int kStepColumns = kWarp * kPerVector<In>, kPartColumns = kSteps * kStepColumns;
-// Outliers are counted for so many tiles of a part, each of so many steps.
+// A part has this many tiles, for which outliers are counted; a tile has this many steps.
 constexpr int kPartTiles = kPartColumns / kTileColumns, kTileSteps = kTileColumns / kStepColumns;
 // The magnitudes of a lane's columns: two share a word where elements have 16 bits.
 constexpr int kPerWord = 4 / sizeof(In);
@@ -40,7 +40,7 @@ __device__ __forceinline__ int columns_left(int64_t columns, int64_t first, int 
   return static_cast<int>(min(columns - first, int64_t{most}));
 }
 
-// Where a row begins in an operand. kPlain: rows are equally far from each other.
+// Where a row begins in an operand. kPlain: rows have a single stride.
 __device__ __forceinline__ int64_t row_offset(const IndexSpace& rows, int64_t row, int operand) {
   if (rows.rank == 0) return 0;
   if (rows.rank == 1) return row * rows.axes[0].stride[operand];
@@ -51,7 +51,7 @@ __device__ __forceinline__ int64_t offset_of(const IndexSpace& rows, int64_t row
   return kPlain ? row * rows.axes[0].stride[operand] : row_offset(rows, row, operand);
 }
 
-// How blocks share a matrix: each has a part of the columns of some rows that follow one another.
+// How thread blocks share a matrix: each takes a part of the columns of some consecutive rows.
 struct RowShare {
   cuda::LineDivider parts;  // of a row
   int64_t rows, blocks;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kClearThreads)
     args.column_absmax[column] = 0;
 }
 
-// The maxima are no numbers below 0, and NaN is above them, as their bits are.
+// Maxima are never negative. So they can be compared as integers, with NaN above all numbers.
 __device__ __forceinline__ void raise_shared(float* maximum, uint32_t magnitude) {
   if (magnitude == 0) return;
   atomicMax(reinterpret_cast<unsigned*>(maximum),
@@ -87,7 +87,7 @@ __device__ __forceinline__ void raise_shared(float* maximum, uint32_t magnitude)
 
 // --- Words of magnitudes -----------------------------------------------------------------------
 
-// The bits of a word that magnitudes have.
+// The bits of a word without sign bits.
 constexpr uint32_t kMagnitudes = sizeof(In) == 2 ? 0x7FFF7FFFu : 0x7FFFFFFFu;
 
 // Which magnitudes of a word are outliers.
@@ -103,11 +103,11 @@ struct WordRule {
       beyond = rule.any() ? kInfinity<In> - rule.least : 0u;
     }
   }
-  // Whether there may be any among magnitudes of which this is the largest.
+  // Whether there may be an outlier among magnitudes whose largest is this.
   __device__ __forceinline__ bool concerns(uint32_t largest) const {
     return sizeof(In) == 2 ? (largest + lack) & 0x80008000u : largest >= lack;
   }
-  // Takes them out of the word, and returns a bit for each: the sign bit of its half, or bit 0.
+  // Sets outliers in the word to 0, and returns a bit for each: the sign bit of its half, or bit 0.
   __device__ __forceinline__ uint32_t take(uint32_t& word) const {
     if constexpr (sizeof(In) == 2) {
       // The sums set the sign bit of a half exactly from `least` on and beyond infinity, and never
@@ -135,8 +135,9 @@ struct Part {
   __device__ __forceinline__ static int column(int step, int lane) {
     return (step * kWarp + lane) * kPerVector<In>;
   }
-  // `from`: the lane's first element. `left`: that the row has from there on; what is behind them
-  // is 0. kVectors: all vectors are aligned and whole. kAgain: they are read again later.
+  // `from` is the lane's first element, and `left` the number of elements from there to the end of
+  // the row; elements after it are 0. kVectors: all vectors are aligned and whole. kAgain: they are
+  // read again later, so they stay in the cache.
   template <bool kVectors, bool kAgain>
   __device__ __forceinline__ void load(const In* from, int left) {
 #pragma unroll
@@ -157,12 +158,12 @@ struct Part {
   }
 };
 
-// The largest magnitudes of a lane's columns, as the vectors have them.
+// The largest magnitudes of a lane's columns, in the order of its vectors.
 struct LaneColumns {
   uint32_t words[kSteps][4] = {};
 };
 
-// What a warp finds in its part of rows: lane i has it of row i.
+// The results of a warp for its part of each row: lane i holds those of row i.
 struct HeldRows {
   uint32_t largest = 0;
   std::int32_t outliers[kPartTiles] = {};
@@ -173,7 +174,7 @@ __device__ __forceinline__ uint32_t warp_largest(uint32_t word) {
   return __reduce_max_sync(kAllLanes, word);
 }
 
-// Takes the outliers of row `i` out of its words. Returns what is then the largest magnitude.
+// Sets the outliers of row `i` to 0 in its words. Returns the largest remaining magnitude.
 __device__ __forceinline__ uint32_t take_outliers(uint32_t (&words)[kSteps][4],
                                                   const WordRule& rule, int i, HeldRows& held) {
   const int lane = threadIdx.x % kWarp;
@@ -182,7 +183,7 @@ __device__ __forceinline__ uint32_t take_outliers(uint32_t (&words)[kSteps][4],
   for (int step = 0; step < kSteps; ++step)
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      // Sign bits go down, bits 0 up: each has a place of its own.
+      // Sign bits are shifted down, bits 0 up, so that each outlier has a bit of its own.
       const uint32_t bits = rule.take(words[step][k]);
       taken[step / kTileSteps] |= sizeof(In) == 2 ? bits >> k : bits << (step % kTileSteps * 4 + k);
       largest = larger(largest, words[step][k]);
@@ -195,7 +196,7 @@ __device__ __forceinline__ uint32_t take_outliers(uint32_t (&words)[kSteps][4],
   return warp_largest(largest);
 }
 
-// Outliers are few: only a row that may have some is looked at closely.
+// Outliers are rare: only a row that may have some takes the slow path.
 __device__ __forceinline__ void measure_part(const Part<kSteps>& part, const WordRule& rule, int i,
                                              LaneColumns& columns, HeldRows& held) {
   uint32_t words[kSteps][4], largest = 0;
@@ -236,7 +237,7 @@ __device__ __forceinline__ void put_rows(const MeasureArgs& args, int64_t first_
     if (first_tile + tile < args.across) counts[tile] = held.outliers[tile];
 }
 
-// The rows of a warp, at most kWarp. The next ones are on their way while one is looked at.
+// Measures the rows of a warp, at most kWarp. The next rows are loaded while one is measured.
 template <bool kVectors, bool kAgain>
 __device__ __forceinline__ void measure_rows(const MeasureArgs& args, int64_t first_row, int rows,
                                              int64_t across, LaneColumns& columns) {
@@ -269,7 +270,7 @@ __device__ __forceinline__ void measure_rows(const MeasureArgs& args, int64_t fi
   put_rows<kVectors>(args, first_row, rows, across, held);
 }
 
-// The maxima of a block's columns from those of its warps.
+// Joins the column maxima of the warps of a thread block, and raises those in memory.
 __device__ __forceinline__ void raise_columns(const MeasureArgs& args, int64_t across,
                                               const LaneColumns& columns) {
   __shared__ uint4 of_warps[kMeasureWarps][kSteps * kWarp];
@@ -311,7 +312,7 @@ __global__ void __launch_bounds__(kMeasureThreads, kVectors ? kMeasureBlocks : 1
 
 // --- Launches ----------------------------------------------------------------------------------
 
-// Whether all rows of an operand begin with a word of so many bytes.
+// Whether all rows of an operand begin at a multiple of this many bytes.
 bool rows_aligned(const void* data, const IndexSpace& rows, int operand, int element_bytes,
                   int bytes) {
   bool aligned = cuda::aligned_to(data, bytes);
@@ -327,8 +328,9 @@ Status preload_measure() {
   return cuda::preload(measure_tiles<true, kAgain>);
 }
 
-// All blocks have equally many rows, and run in as few rounds as give them no more than `most`:
-// what they find at their end is then found while others read. `slots`: blocks that run at a time.
+// All thread blocks get the same number of rows, at most `most`, in as few rounds as possible. With
+// several rounds, some thread blocks write their results while others read. `slots` is the number
+// of thread blocks that run at a time.
 RowShare share_rows(int64_t row_count, int64_t parts, int64_t slots, int64_t most) {
   parts = std::max<int64_t>(parts, 1);
   const int64_t down = std::max<int64_t>(slots / parts, 1);  // of a round
@@ -340,7 +342,7 @@ RowShare share_rows(int64_t row_count, int64_t parts, int64_t slots, int64_t mos
   return share;
 }
 
-// `kAgain`: a later launch reads the input, too.
+// kAgain: a later launch reads the input too.
 template <bool kAgain>
 Status launch_measure(MeasureArgs args, const Device& device, Bound& bound) {
   cuda::Grid grid{};
@@ -354,7 +356,7 @@ Status launch_measure(MeasureArgs args, const Device& device, Bound& bound) {
   args.share = share_rows(args.row_count, cuda::ceil_div(args.columns, kPartColumns),
                           int64_t{device.multiprocessors} * kMeasureBlocks, kBlockRows);
   if (args.share.blocks == 0) return Status::success();
-  // A launch can have as many: the outputs of more than 2^31 blocks would take 512 GB at least.
+  // The grid cannot become too large: outputs of more than 2^31 blocks would take at least 512 GB.
   grid.blocks = args.share.blocks;
   grid.threads = dim3(kMeasureThreads);
   grid.dependent = has_dependent_launches(device.arch);

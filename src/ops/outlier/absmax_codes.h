@@ -14,8 +14,8 @@ inline math::AffineSpec<float> code_spec(Quotient quotient) {
                                   NonFinite::Propagate, false, -127, 127);
 }
 
-// What the elements beside this largest magnitude are divided by, or multiplied with. Both are NaN
-// where it is no number.
+// The scale that the elements of a row or column are divided by, and its inverse for products. Both
+// are NaN if the largest magnitude is not finite.
 struct CodeFactor {
   float scale, inverse;
 };
@@ -25,9 +25,9 @@ PLANQ_HD CodeFactor code_factor(const math::AffineSpec<float>& spec, float absma
   return {parameters.scale, parameters.inverse};
 }
 
-// The low byte is the code of a quotient: math::integer_code without branches. A NaN, which is what
-// a factor without a number leaves, has the code 0. Clamping to integers commutes with rounding,
-// and the sum leaves the integer nearest to its first term in the low bits, ties to even.
+// The low byte is the code of a quotient: math::integer_code without branches. A NaN, which a NaN
+// factor leaves, has the code 0. Clamping to integers commutes with rounding, so it comes first.
+// Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits of the sum.
 PLANQ_HD std::uint32_t code_bits(float quotient) {
   const float number = quotient == quotient ? quotient : 0.0f;
   return math::bit_cast<std::uint32_t>(math::clamp(number, -kMostCode, kMostCode) + 12582912.0f);

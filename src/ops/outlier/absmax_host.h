@@ -11,7 +11,7 @@
 
 namespace planq::outlier {
 
-// Of a tile's part of one row.
+// The results of one row of a tile.
 template <class T>
 struct RowTile {
   Magnitude<T> largest;
@@ -25,9 +25,9 @@ struct TileFactors {
 
 template <class T>
 struct TileLoops {
-  // Raises the columns' largest magnitudes.
+  // Also raises the columns' largest magnitudes.
   RowTile<T> (*measure)(const T* x, int64_t count, OutlierRule<T> rule, Magnitude<T>* columns);
-  // Codes by a division, and by a product.
+  // Computes codes by a division (divide) or by a product (multiply).
   using Encode = void (*)(const T* x, int64_t count, OutlierRule<T> rule, CodeFactor row,
                           const TileFactors& columns, std::int8_t* row_codes,
                           std::int8_t* column_codes);
@@ -38,7 +38,7 @@ const TileLoops<T>& tile_loops();
 
 // A matrix in tiles.
 struct TiledMatrix {
-  // Rows of a tile; and tiles that are worth waking a thread for.
+  // The rows of a tile, and the fewest tiles that are worth waking a thread for.
   static constexpr int64_t kRows = 64, kGrain = 4;
 
   IndexSpace rows;
@@ -68,8 +68,8 @@ void for_each_tile(int threads, const TiledMatrix& matrix, const Visit& visit) {
                      });
 }
 
-// Raises a maximum that other threads raise too. The numbers are not negative, and NaN is above all
-// of them, as their bits are.
+// Raises a maximum that other threads raise too. It is never negative, so it can be compared as an
+// integer, with NaN above all numbers.
 inline void raise(float& maximum, std::uint32_t bits) {
   const std::atomic_ref<float> shared(maximum);
   float held = shared.load(std::memory_order_relaxed);
@@ -79,9 +79,9 @@ inline void raise(float& maximum, std::uint32_t bits) {
   }
 }
 
-// The maxima of all rows and columns, without outliers; and put(row, its offsets, tile across,
-// outliers) for each tile of a row. The offsets are those of the operands of `rows`, the input and
-// the maxima of rows first.
+// Measures the maxima of all rows and columns, without outliers. Calls put(row, its offsets, number
+// of the tile in the row, outliers) for each tile of a row. The offsets are those of the operands
+// of `rows`; input and maxima of rows are the first two.
 template <class T, class Put>
 void measure(int threads, const TiledMatrix& matrix, OutlierRule<T> rule, const void* input,
              void* row_absmax, void* column_absmax, const Put& put) {

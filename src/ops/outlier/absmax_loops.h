@@ -1,5 +1,5 @@
 // Loops over the columns of a tile of one row, for one instruction set: see absmax_host.h. No
-// include guard: see instruction_sets.h.
+// include guard: see host/instruction_sets.h.
 
 namespace planq::outlier::PLANQ_LEVEL {
 
@@ -8,7 +8,7 @@ RowTile<T> measure(const T* __restrict x, int64_t count, OutlierRule<T> given,
                    Magnitude<T>* __restrict columns) {
   const OutlierRule<T> rule = given;
   Magnitude<T> largest = 0;
-  Magnitude<T> outliers = 0;  // a tile's fit in any type
+  Magnitude<T> outliers = 0;  // a tile has so few that any type can count them
   for (int64_t j = 0; j < count; ++j) {
     const Magnitude<T> own = magnitude_of(x[j]);
     const Magnitude<T> takes = (own >= rule.least) & (own <= kInfinity<T>);
@@ -20,7 +20,7 @@ RowTile<T> measure(const T* __restrict x, int64_t count, OutlierRule<T> given,
   return {largest, static_cast<std::int32_t>(outliers)};
 }
 
-// 0 in the place of outliers.
+// The code of an element; 0 for an outlier.
 template <bool kDivide, class T>
 inline std::uint32_t code(T x, CodeFactor factor, OutlierRule<T> rule) {
   const float value = math::widen(x);

@@ -1,6 +1,6 @@
-// Lists of the entries of a sparse matrix (COO): a row index, a column index and a value each,
-// row-major, in room for `capacity` of them. Their number is in memory, so that no caller waits for
-// it; it may be more than there was room for.
+// Lists of the entries of a sparse matrix (COO): a row index, a column index and a value each, in
+// row-major order, in arrays of `capacity` elements. Their number is in memory, so that no caller
+// waits for it. It may exceed `capacity`; then the list has the first `capacity` entries.
 #pragma once
 
 #include "core/descriptor.h"
@@ -13,10 +13,10 @@ using std::int64_t;
 
 // Indices are int32, and so are positions in a list.
 inline constexpr int64_t kMostIndices = (int64_t{1} << 31) - 1;
-// The index in a place of the list that holds no entry.
+// The index at positions of the list after the last entry.
 inline constexpr std::int32_t kNoIndex = -1;
 
-// How many entries a list holds.
+// How many entries a list of this capacity holds.
 PLANQ_HD int64_t kept_entries(int64_t count, int64_t capacity) {
   return count < 0 ? 0 : count < capacity ? count : capacity;
 }

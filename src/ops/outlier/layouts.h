@@ -1,12 +1,12 @@
-// Where the elements of a matrix lie in each layout: as maps that both backends share, and as the
-// operands that hold them.
+// Where the elements of a matrix lie in each layout: as maps that both backends share, and as
+// shapes of operands.
 //
-// A layout is lines of consecutive elements. Row has a line for each row, Col one for each column.
-// The others are panels of 32 columns, one after another; a panel has a line of 32 elements for
-// each of its rows, which may be more than the matrix has. In Col32 a line is a row of the panel.
-// In ColAmpere it is too, but the lines of 32 rows are permuted. In ColTuring 8 lines hold 8 rows:
-// the even rows come before the odd ones, and of each four columns the four rows of a half follow
-// one another.
+// A layout consists of lines of consecutive elements. Row has a line for each row, Col one for each
+// column. The others consist of panels of 32 columns, one after another. A panel has a line of 32
+// elements for each of its rows, padding included. In Col32, a line is a row of the panel. In
+// ColAmpere it is too, but each 32 lines are permuted. In ColTuring, 8 lines hold 8 rows: the four
+// even rows, then the four odd ones; in each half, four columns of the first row are followed by
+// the same four columns of the other three rows.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ PLANQ_HD constexpr bool has_panels(Layout layout) {
   return layout != Layout::Row && layout != Layout::Col;
 }
 
-// Rows that follow one another in whole tiles.
+// The number of rows of a layout's tile: panels have a multiple of it.
 PLANQ_HD constexpr int tile_rows(Layout layout) {
   return layout == Layout::ColTuring ? 8 : layout == Layout::ColAmpere ? 32 : 1;
 }
@@ -33,7 +33,8 @@ PLANQ_HD constexpr std::int64_t rounded_up(std::int64_t count, int unit) {
   return count / unit * unit + (count % unit != 0 ? unit : 0);
 }
 
-// A place in a panel, or in a piece of one that begins at a multiple of 32 rows.
+// A position in a panel, or in a piece of a panel that begins at a multiple of 32 rows: the line,
+// and the element of the line.
 struct PanelPlace {
   unsigned line, at;
 };
@@ -55,7 +56,7 @@ struct PanelElement {
   unsigned row, column;
 };
 
-// The inverse, by the offset in the piece.
+// The inverse of panel_place(), from the offset of the element in the piece.
 PLANQ_HD constexpr PanelElement panel_element(Layout layout, unsigned offset) {
   if (layout == Layout::ColTuring)
     return {offset / 256 * 8 + offset % 16 / 4 * 2 + offset % 256 / 128,
@@ -70,10 +71,10 @@ PLANQ_HD constexpr PanelElement panel_element(Layout layout, unsigned offset) {
 struct MatrixLines {
   Layout layout = Layout::Row;
   std::int64_t rows = 0, columns = 0;
-  std::int64_t panel_lines = 0;  // of a panel: the rows, with those that fill up the last tile
+  std::int64_t panel_lines = 0;  // lines of a panel: the rows, rounded up to whole tiles
   IndexSpaceOf<1> lines;         // where each line begins
 
-  // Rows and columns that the memory has places for.
+  // The rows and columns in memory, padding included.
   PLANQ_HD std::int64_t held_rows() const { return has_panels(layout) ? panel_lines : rows; }
   PLANQ_HD std::int64_t held_columns() const {
     return has_panels(layout) ? rounded_up(columns, kPanel) : columns;
@@ -112,12 +113,13 @@ inline Shape buffer_shape(Layout layout, const MatrixShape& matrix) {
   if (layout == Layout::Col) return {2, {matrix.columns, matrix.rows}};
   return {2, {rounded_up(matrix.rows, tile_rows(layout)), rounded_up(matrix.columns, kPanel)}};
 }
-// A matrix that comes as a tensor keeps its axes in Row.
+// In Row, a tensor keeps its axes.
 inline Shape buffer_shape(Layout layout, const Shape& shape) {
   return layout == Layout::Row ? shape : buffer_shape(layout, MatrixShape(shape));
 }
 
-// The same as rules; `transposed`: a flag, under which the buffer is the transposed matrix's.
+// The same as rules for the operand table. If the field `transposed` is set, the buffer holds the
+// transposed matrix.
 constexpr Rule rounded_up(const Rule& extent, const Rule& unit) {
   return groups_of(extent, unit) * unit;
 }

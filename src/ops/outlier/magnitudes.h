@@ -1,5 +1,5 @@
-// Which elements of a matrix are outliers, and what is measured of the others: by magnitudes, which
-// are bit patterns without the sign and are ordered as values are, NaN last. Maxima and counts of
+// Magnitudes of elements, and the rule for outliers. A magnitude is the bit pattern without the
+// sign. As an integer it is ordered as the absolute value is, with NaN last. Maxima and counts of
 // integers have the same bits in any order.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace planq::outlier {
 
 using std::int64_t;
 
-// What the operators take and LLM.int8 has.
+// The element types that the operators take: those of LLM.int8.
 inline constexpr DType kElements[] = {DType::Float16, DType::BFloat16, DType::Float32};
 
 template <class T>
@@ -39,7 +39,7 @@ PLANQ_HD Magnitude<T> magnitude_of(T x) {
     return math::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
 }
 
-// The element of this magnitude that is not negative.
+// The element of this magnitude with a positive sign.
 template <class T>
 PLANQ_HD T element_of(Magnitude<T> magnitude) {
   if constexpr (sizeof(T) == 2)
@@ -48,8 +48,8 @@ PLANQ_HD T element_of(Magnitude<T> magnitude) {
     return math::bit_cast<T>(magnitude);
 }
 
-// The float that has this magnitude, as bits: ordered as magnitudes are. All NaN are the canonical
-// one, which is above infinity.
+// The bits of the float with this magnitude; they are ordered as magnitudes are. A NaN becomes the
+// canonical NaN, which is above infinity.
 template <class T>
 PLANQ_HD std::uint32_t float_bits(Magnitude<T> magnitude) {
   if (magnitude > kInfinity<T>) return math::Ieee<float>::kNaN;
@@ -68,7 +68,8 @@ struct OutlierRule {
   PLANQ_HD bool any() const { return least <= kInfinity<T>; }
 };
 
-// The smallest magnitude of at least `threshold`, compared as real numbers; 0: there are none.
+// The rule whose `least` is the smallest magnitude of at least `threshold`, compared as real
+// numbers. With a threshold of 0 there are no outliers.
 template <class T>
 OutlierRule<T> outlier_rule(double threshold) {
   if (threshold == 0) return {};
@@ -84,7 +85,7 @@ OutlierRule<T> outlier_rule(double threshold) {
   return {static_cast<Magnitude<T>>(low)};
 }
 
-// Outliers are counted for so many neighbouring columns of a row.
+// Outliers are counted for tiles of this many neighbouring columns of a row.
 inline constexpr int kTileColumns = 256;
 inline int64_t column_tiles(int64_t columns) {
   return columns / kTileColumns + (columns % kTileColumns != 0);

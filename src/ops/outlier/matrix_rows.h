@@ -7,7 +7,7 @@
 
 namespace planq::outlier {
 
-// Operands of the rows of a matrix that is measured; what follows differs.
+// The operands of rows that every measured matrix has; further ones follow from kMatrixOther on.
 enum : int { kMatrixInput, kMatrixAbsmax, kMatrixOther };
 
 // Where each row begins in the operands, whose first axes are those of the rows.

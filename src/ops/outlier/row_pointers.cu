@@ -6,7 +6,7 @@ namespace planq::outlier {
 namespace {
 
 constexpr int kPointerThreads = 256;
-// More blocks wait for memory no faster.
+// More thread blocks would not be faster, since memory latency bounds the kernel.
 constexpr int64_t kPointerBlocks = 1 << 16;
 
 __global__ void __launch_bounds__(kPointerThreads)

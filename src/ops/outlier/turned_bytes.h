@@ -1,4 +1,4 @@
-// Squares of 4 x 4 bytes, turned.
+// Transposes squares of 4 x 4 bytes.
 #pragma once
 
 #include <cstdint>

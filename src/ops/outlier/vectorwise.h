@@ -12,16 +12,16 @@
 
 namespace planq::outlier {
 
-// Of the whole tensor, and not of vectors along an axis.
+// Whether the form has one statistic for the whole tensor, and not one per vector along an axis.
 PLANQ_HD constexpr bool is_whole(VectorwiseForm form) {
   return form == VectorwiseForm::Linear || form == VectorwiseForm::Zeropoint;
 }
-// With a zero point, by the range and not by the largest magnitude.
+// Whether the form has zero points: it then uses the range and not the largest magnitude.
 PLANQ_HD constexpr bool has_zero_point(VectorwiseForm form) {
   return form == VectorwiseForm::Zeropoint || form == VectorwiseForm::RowZeropoint ||
          form == VectorwiseForm::VectorZeropoint;
 }
-// Elements are divided by the statistic, where others are multiplied with a factor made of it.
+// Whether elements are divided by the statistic. Other forms multiply by a factor computed from it.
 PLANQ_HD constexpr bool is_divided(VectorwiseForm form) {
   return form == VectorwiseForm::Linear || form == VectorwiseForm::Truncated;
 }
@@ -30,32 +30,32 @@ constexpr DType code_dtype(VectorwiseForm form) {
   return has_zero_point(form) ? DType::UInt8 : DType::Int8;
 }
 
-// The elements that share a statistic. A vector is all of an axis: a group of as many.
+// The elements that share a statistic. A vector spans its whole axis: a group of that size.
 inline Scope scope_of(VectorwiseForm form, const Shape& shape, std::int64_t axis) {
   if (is_whole(form)) return {};
   const auto along = static_cast<int>(axis);
   return {ScopeKind::Group, along, std::max<std::int64_t>(shape[along], 1)};
 }
 
-// The shape of their statistics.
+// The shape of the statistics.
 constexpr Rule statistic_shape() {
   return when(is("form", is_whole), 1,
               with_axis("shape", "axis", smaller_of(axis_of("shape", "axis"), 1)));
 }
 
-// What a segment has in memory: its statistic, and the zero point of those forms that have one.
+// The parameters of a segment; zero_point is 0 in forms without one.
 template <class C>
 struct Statistic {
   C scale;
   std::int32_t zero_point;
 };
 
-// Zero points up to this one leave the product with an element as exact as the element is.
+// The largest zero point: adding it to the product of an element loses no precision of the element.
 template <class C>
 inline constexpr C kLargestZeroPoint = sizeof(C) == 4 ? C(0x1p22) : C(0x1p30);
 
-// From the ends of the segment's range; forms without a zero point have only `high`, the largest
-// magnitude. An end that is not finite makes the statistic NaN.
+// Computes the parameters from the ends of the segment's range. Forms without a zero point have
+// only `high`, the largest magnitude. If an end is not finite, the scale is NaN.
 template <class C>
 PLANQ_HD Statistic<C> statistic_of(VectorwiseForm form, C low, C high) {
   using math::is_finite;
@@ -75,11 +75,11 @@ PLANQ_HD Statistic<C> statistic_of(VectorwiseForm form, C low, C high) {
   return {scale, -static_cast<std::int32_t>(math::rne(low * scale))};
 }
 
-// What the elements of a segment are quantized with.
+// The numbers that the elements of a segment are quantized with.
 template <class C>
 struct Factors {
   C scale, factor, zero;
-  bool product;  // by the factor; where that overflows, by division as in the other forms
+  bool product;  // multiply by the factor; if that overflows, divide as other forms do
 };
 
 template <class C>
@@ -92,8 +92,8 @@ PLANQ_HD Factors<C> factors_of(VectorwiseForm form, C scale, std::int32_t zero_p
   return {scale, factor, static_cast<C>(zero_point), !is_divided(form) && math::is_finite(factor)};
 }
 
-// The code of an element before it is stored. A NaN is 0: it comes of a statistic that is NaN, or
-// of one that is 0.
+// The code of an element as an integer. A NaN has the code 0; it comes from a statistic that is NaN
+// or 0.
 template <class C>
 PLANQ_HD std::int32_t vectorwise_code(VectorwiseForm form, C x, const Factors<C>& factors) {
   C value;
@@ -113,7 +113,7 @@ PLANQ_HD std::int32_t vectorwise_code(VectorwiseForm form, C x, const Factors<C>
   return static_cast<std::int32_t>(math::clamp(math::rne(value), lowest, highest));
 }
 
-// The element that a code stands for. The difference is exact before it is rounded to C.
+// The dequantized element. The difference is an exact integer before it is rounded to C.
 template <class C>
 PLANQ_HD C vectorwise_element(VectorwiseForm form, std::int32_t code, C scale,
                               std::int32_t zero_point) {

@@ -9,7 +9,7 @@
 
 namespace planq::outlier {
 
-// Normalises the axis. Forms of the whole tensor have none to choose.
+// Normalises the axis. Forms of the whole tensor accept only the last axis, which is the default.
 inline Fault check_axis(VectorwiseForm form, const Shape& shape, std::int64_t& axis) {
   if (Fault fault = checks::axis("axis", axis, shape); !fault.ok()) return fault;
   if (!is_whole(form) || axis == shape.rank - 1) return {};
@@ -17,7 +17,7 @@ inline Fault check_axis(VectorwiseForm form, const Shape& shape, std::int64_t& a
                       " has one statistic for the whole tensor; leave the axis out"};
 }
 
-// Fills the type of codes, which the form decides.
+// Sets the default of the type of codes, which the form decides, and checks it.
 inline Fault check_codes(const char* field, VectorwiseForm form, DType& codes) {
   const DType own = code_dtype(form);
   if (codes == DType::Unset) codes = own;

@@ -1,6 +1,6 @@
-// Vectorwise quantization on the host: loops over a chunk of a row while it is in a first-level
-// cache, compiled for every instruction set by vectorwise_host.cpp. Elements are widened and
-// narrowed by the loops of affine/elementwise/host.h.
+// Vectorwise quantization on the host: loops over a chunk of a row while it is in the L1 cache.
+// vectorwise_host.cpp compiles them for every instruction set. The loops of
+// affine/elementwise/host.h widen and narrow elements.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace planq::host {
 
-// What the elements of a chunk are quantized with, one each, and what they become.
+// The parameters of each element of a chunk, and the results.
 template <class C>
 struct VectorwiseChunk {
   C scale[kChunk], factor[kChunk], zero[kChunk];
   std::int32_t zero_point[kChunk];
   bool products = true;  // all factors are finite
-  bool narrow = true;    // differences of codes and zero points have 32 bits
+  bool narrow = true;    // differences of codes and zero points fit into 32 bits
 
   C value[kChunk];
   std::int32_t code[kChunk];
@@ -53,8 +53,8 @@ struct VectorwiseOperands {
   }
 };
 
-// Calls visit(chunk, offsets in both tensors, count) for every chunk of a row, with its statistics.
-// Rows have one statistic, or one for each element: vectors are whole.
+// Calls visit(chunk, offsets in both tensors, count) for every chunk of a row, with its parameters
+// filled in. A row has one statistic, or one for each element, because vectors span a whole axis.
 template <class C, class Visit>
 void for_each_vectorwise_chunk(int threads, const Shape& shape, const Scope& scope,
                                const VectorwiseOperands<C>& operands, const Visit& visit) {
@@ -68,7 +68,7 @@ void for_each_vectorwise_chunk(int threads, const Shape& shape, const Scope& sco
   const auto body = [&](std::int64_t first, std::int64_t last) {
     VectorwiseChunk<C> s;
     std::fill_n(s.zero_point, kChunk, 0);
-    std::optional<ParameterPlace> held;  // of the statistics that fill the chunk
+    std::optional<ParameterPlace> held;  // where the parameters in the chunk come from
     for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t row = i / chunks, start = i % chunks * kChunk;
       const std::int64_t count = std::min<std::int64_t>(layout.length - start, kChunk);
@@ -82,7 +82,7 @@ void for_each_vectorwise_chunk(int threads, const Shape& shape, const Scope& sco
         if (zero) std::copy_n(zero, count, s.zero_point);
         loops.prepare(s, count);
       } else if (const ParameterPlace place(at); held != place) {
-        // One filling serves the chunks and rows that follow with the same statistics.
+        // Later chunks and rows with the same statistic reuse the filled chunk.
         std::fill_n(s.scale, per_chunk, *scale);
         if (zero) std::fill_n(s.zero_point, per_chunk, *zero);
         loops.prepare(s, per_chunk);

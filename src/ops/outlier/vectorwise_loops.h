@@ -1,5 +1,5 @@
 // Loops of vectorwise quantization for one instruction set: see vectorwise_host.h. No include
-// guard: see instruction_sets.h.
+// guard: see host/instruction_sets.h.
 
 namespace planq::host::PLANQ_LEVEL {
 
@@ -21,8 +21,8 @@ void prepare(VectorwiseChunk<C>& s, std::int64_t count) {
   s.narrow = low >= -(1 << 30) && high <= 1 << 30;
 }
 
-// The steps of outlier/vectorwise.h, with the form known and, of vectors that are multiplied,
-// without those that are divided.
+// Quantizes as outlier/vectorwise.h does, with the form known at compile time. kProducts: no
+// element of the chunk needs a division.
 template <VectorwiseForm kForm, bool kProducts, class C>
 void quantize_chunk(VectorwiseChunk<C>& s, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {

@@ -12,7 +12,7 @@ namespace {
 
 using C = math::Compute<cuda::Element>;
 
-// What waits in the workspace of nested statistics.
+// The workspace of nested statistics: the absmax, and the sums of leaves of them.
 struct Waiting {
   C *absmax, *sums;
 

@@ -12,10 +12,10 @@
 namespace planq::blockwise_quantize {
 namespace {
 
-// Absmax that are worth waking a thread for.
+// The fewest absmax that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 15;
 
-// What waits in the workspace of nested statistics: the absmax, and the sums of leaves of them.
+// The workspace of nested statistics: the absmax, and the sums of leaves of them.
 template <class C>
 struct Waiting {
   C *absmax, *sums;
@@ -25,7 +25,7 @@ struct Waiting {
         sums(scratch.take<C>(static_cast<std::size_t>(groups_of(counts.blocks, math::kSumLeaf)))) {}
 };
 
-// Absmax without their mean, as codes of the dynamic map in blocks of their own.
+// Quantizes the absmax less their mean, with the dynamic map, in blocks of their own.
 template <class C>
 void nest(const Fields& f, const Operands& operands, const Waiting<C>& waiting, int threads) {
   const std::int64_t blocks = counts_of(f).blocks;

@@ -1,4 +1,4 @@
-// codebook_dequantize on CUDA: one block is the whole tensor.
+// codebook_dequantize on CUDA: the whole tensor is one block.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// codebook_quantize on CUDA: one block is the whole tensor.
+// codebook_quantize on CUDA: the whole tensor is one block.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// coo_to_csc on CUDA: a stable radix sort of the places of entries by their columns. Places without
-// an entry that takes part are sorted too: they come last.
+// coo_to_csc on CUDA: a stable radix sort of list positions by the columns of their entries.
+// Positions without a valid entry are sorted too, and come last.
 
 #include <bit>
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ uint32_t key_at(const List& list, int64_t entries, in
   return place < entries ? key_of(list.column_index[place], list.last_key) : list.last_key;
 }
 
-// Places in the list, whose keys are read there.
+// Positions in the list; their keys are read from the list.
 struct Places {
   static constexpr int kEach = 8;
   struct Item {
@@ -39,7 +39,7 @@ struct Places {
     int32_t place;
   };
   List list;
-  int32_t* places;  // null: the order of the list
+  int32_t* places;  // null: all positions in the order of the list
 
   struct Reader {
     const Places& from;
@@ -63,7 +63,7 @@ struct Places {
   }
 };
 
-// What is written from the sorted places.
+// Operands of the kernel that writes the results from the sorted positions.
 struct GatherArgs {
   List list;
   const int32_t* places;
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) gather(const __grid_constant__ Gathe
     return key_at(args.list, entries, args.places[i]);
   };
   for (int64_t i = first; i < args.pointers; i += stride) {
-    // The last key stands for all columns from there on.
+    // The last key stands for all columns from it on.
     const int64_t bound = i < args.list.last_key ? i : args.list.last_key;
     args.pointer[i] = static_cast<int32_t>(outlier::count_below(column, args.list.capacity, bound));
   }
@@ -134,9 +134,9 @@ List list_of(const Call& call) {
           last_key(f)};
 }
 
-// Sets `sorted` to the sorted places.
+// Enqueues the sort, and sets `sorted` to the sorted positions.
 Status sort(const List& list, const Memory& memory, const int32_t*& sorted, Bound& bound) {
-  // A matrix without columns has keys all the same, and their places are still written once.
+  // A matrix without columns has equal keys; one pass still writes the positions.
   const int bits = std::max<int>(std::bit_width(list.last_key), 1);
   Places from = {list, nullptr};
   for (int shift = 0, pass = 0; shift < bits; shift += cuda::kDigitBits, ++pass) {

@@ -52,13 +52,13 @@ inline constexpr Guarantee kGuarantee = {.determinism = Determinism::BitExact,
 
 inline Reason accept(const Descriptor&, const Device&) { return Reason::accept(); }
 
-// The key of places without an entry that takes part: it comes after those of all columns.
+// The key of positions without a valid entry: it comes after the keys of all columns.
 inline std::uint32_t last_key(const Fields& f) {
   const std::int64_t columns = f.shape.last();
   return static_cast<std::uint32_t>(columns <= outlier::kMostIndices ? columns
                                                                      : outlier::kMostIndices + 1);
 }
-// What entries are sorted by: their column. A column outside of the matrix is none.
+// The sort key of an entry: its column, or last_key for a column outside of the matrix.
 PLANQ_HD std::uint32_t key_of(std::int32_t column, std::uint32_t last_key) {
   const auto key = static_cast<std::uint32_t>(column);
   return key < last_key ? key : last_key;

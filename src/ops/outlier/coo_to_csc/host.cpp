@@ -1,4 +1,4 @@
-// coo_to_csc on the host: a counting sort, whose counters are the pointers themselves.
+// coo_to_csc on the host: a counting sort that uses the pointers as its counters.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace {
 using std::int32_t;
 using std::int64_t;
 
-// Values of so many bytes, which are moved.
+// Value is an integer of the size of the values, which are only moved.
 template <class Value>
 void sort(const Fields& f, const Operands& operands) {
   const auto input = [&]<class E>(int operand, E) {
@@ -46,7 +46,7 @@ void sort(const Fields& f, const Operands& operands) {
     output_rows[place] = rows[i];
     output_values[place] = values[i];
   }
-  // Each pointer has become the next one.
+  // Placing the entries has advanced each pointer to the next one's value.
   std::copy_backward(pointer, pointer + count, pointer + count + 1);
   pointer[0] = 0;
 }

@@ -12,7 +12,7 @@ namespace {
 
 using std::int64_t;
 
-// Rows that are worth waking a thread for.
+// The fewest rows that are worth waking a thread for.
 constexpr int64_t kGrain = 1 << 12;
 
 Status compute(const Call& call, const Stream& stream) {

@@ -1,6 +1,6 @@
-// double_quantize on CUDA: maxima and counts of outliers by the tiles of absmax.cuh, sums of the
-// counts, and a second look at the tiles for the codes and the list. The sums say where each tile's
-// part of a row has its outliers, so the list has the order of the matrix.
+// double_quantize on CUDA, in three passes: maxima and counts of outliers by the tiles of
+// absmax.cuh; prefix sums of the counts; codes and the list. The prefix sums say where each tile's
+// part of a row begins in the list, so the list has the order of the matrix.
 #pragma once
 
 #include "core/scratch.h"
@@ -26,20 +26,20 @@ using std::uint32_t;
 using std::uint8_t;
 using In = cuda::Element;
 
-// A block takes kTileRows rows of kTileColumns columns at most, a warp one row of them at a time.
+// A thread block takes at most kTileRows rows of kTileColumns columns, a warp one row at a time.
 constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
-constexpr int kTileBlocks = sizeof(In) == 2 ? 4 : 3;  // of a multiprocessor, within its registers
+constexpr int kTileBlocks = sizeof(In) == 2 ? 4 : 3;  // per multiprocessor; registers fit
 constexpr int kTileRows = 128;
 static_assert(kTileThreads == kTileColumns && kTileRows <= kTileThreads,
               "a thread has a column, and a row");
 constexpr int64_t kMostBlocks = 0x7FFFFFFF;
 constexpr int kSteps = outlier::kTileSteps;
 using Part = outlier::Part<kSteps>;
-constexpr int kRowsAhead = 4 / kSteps;  // of a warp, on their way at the same time
+constexpr int kRowsAhead = 4 / kSteps;  // of a warp, loaded at the same time
 // Codes of a vector.
 using CodeWord = cuda::Word<kPerVector<In>>;
 
-// Operands of the rows, behind those of every matrix that is measured.
+// Further operands with rows, after those that every measured matrix has.
 enum : int { kCodesOfRow = outlier::kMatrixOther, kCodesOfColumn };
 
 struct EncodeArgs {
@@ -52,7 +52,7 @@ struct EncodeArgs {
   outlier::RowShare share;  // parts of kTileColumns
   outlier::OutlierRule<In> rule;
   math::AffineSpec<float> spec;
-  // The list. Null `before`: there are no outliers, and their number is yet to be written.
+  // The list. If `before` is null, there are no outliers, and this kernel writes their number.
   const int64_t* before;
   std::int32_t *row_index, *column_index;
   In* value;
@@ -62,9 +62,9 @@ struct EncodeArgs {
 
 // --- Codes -------------------------------------------------------------------------------------
 
-// Whether a quotient is the product with the inverse and two corrections, exact for these scales
-// where it is not large (see cuda/codes.cuh), and no scale leaves it outside the codes: what is
-// divided is at most 127 times the scale, or the next float.
+// Whether quotients by this scale may be computed as a product with the inverse and two
+// corrections. That is exact for these scales if the quotient is not large (see cuda/codes.cuh). It
+// is not: an element is at most 127 times its scale, or the next float.
 __device__ __forceinline__ bool is_plain(float scale) {
   return scale >= cuda::kSmallScale<float> && scale <= cuda::kLargeScale<float>;
 }
@@ -74,7 +74,7 @@ struct TileFactors {
   CodeFactor columns[kTileColumns], rows[kTileRows];
 };
 
-// Those of a lane's columns.
+// The factors of a lane's columns.
 struct LaneFactors {
   CodeFactor columns[kSteps][kPerVector<In>];
   bool plain;
@@ -94,7 +94,8 @@ struct Codes {
   CodeWord row, column;
 };
 
-// Of a vector without outliers, where all scales are plain. kDivide, or products with the inverse.
+// The codes of a vector without outliers, if all scales are plain: by quotients (kDivide), or by
+// products with the inverse.
 template <bool kDivide>
 __device__ __forceinline__ Codes plain_codes(const uint4& v, CodeFactor row,
                                              const CodeFactor (&columns)[kPerVector<In>]) {
@@ -109,7 +110,7 @@ __device__ __forceinline__ Codes plain_codes(const uint4& v, CodeFactor row,
           cuda::pack<cuda::Codes::Byte>(of_column, NibbleOrder::LowFirst)};
 }
 
-// The same by the definition.
+// The same, computed as the definition says.
 __device__ __noinline__ Codes codes_slowly(uint4 v, bool divides, CodeFactor row,
                                            const CodeFactor* columns) {
   const auto code = [divides](float x, CodeFactor by) -> CodeWord {
@@ -131,7 +132,7 @@ __device__ __noinline__ Codes codes_slowly(uint4 v, bool divides, CodeFactor row
   return codes;
 }
 
-// Makes the outliers of a vector 0, and returns a bit for each.
+// Sets the outliers of a vector to 0, and returns a bit for each.
 __device__ __forceinline__ uint32_t take_outliers(const outlier::WordRule& rule, uint4& v) {
   uint32_t words[4] = {v.x, v.y, v.z, v.w}, found = 0;
 #pragma unroll
@@ -150,7 +151,7 @@ __device__ __forceinline__ uint32_t take_outliers(const outlier::WordRule& rule,
   return sizeof(In) == 2 ? (found | found >> 15) & 0xFFu : found;
 }
 
-// Codes of a vector, of which the row has `left` columns; all of them or none where kVectors.
+// Stores the codes of a vector, of which `left` columns are in the row. kVectors: all are, or none.
 template <bool kVectors>
 __device__ __forceinline__ void store_codes(uint8_t* to, int left, CodeWord codes) {
   if constexpr (kVectors) {
@@ -171,7 +172,7 @@ __device__ __forceinline__ In element(const uint4& v, int i) {
   return math::bit_cast<In>(static_cast<cuda::Word<sizeof(In)>>(bits));
 }
 
-// The outliers of a tile's part of a row, from place `at` on, as far as there is room for them.
+// Lists the outliers of a tile's part of a row, from position `at` on, up to the capacity.
 __device__ __forceinline__ void list_part(const EncodeArgs& args, const uint4& v, uint32_t own,
                                           int64_t row, int64_t first_column, int64_t& at) {
   const int64_t upto = cuda::scan_lanes<int64_t>(__popc(own));
@@ -189,8 +190,8 @@ __device__ __forceinline__ void list_part(const EncodeArgs& args, const uint4& v
   }
 }
 
-// Marks the places behind the last entry as empty. Where no outliers are looked for, there is no
-// entry, and this writes their number.
+// Marks the positions after the last entry as empty. If no outliers are looked for, it also writes
+// their number, 0.
 __device__ __forceinline__ void end_list(const EncodeArgs& args) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kTileThreads;
@@ -225,7 +226,7 @@ __device__ __forceinline__ bool concerns(const outlier::WordRule& rule, const ui
   return rule.concerns(outlier::larger(first, second));
 }
 
-// The columns of a lane in a block's tile.
+// The tile of a thread block, and this lane's columns in it.
 struct LaneTile {
   int64_t first_row, across;
   int left;  // from the lane's first column on
@@ -247,7 +248,7 @@ struct LaneTile {
   }
 };
 
-// A warp's part of a row.
+// Encodes a warp's part of a row.
 template <bool kVectors>
 __device__ __forceinline__ void encode_part(const EncodeArgs& args, Part& part, int64_t row,
                                             const LaneTile& tile, CodeFactor factor,
@@ -286,14 +287,14 @@ __device__ __forceinline__ void encode_part(const EncodeArgs& args, Part& part, 
   }
 }
 
-// Rows on their way to a warp. Each lane has places of its own, and no other reads them.
+// Rows that are being copied to shared memory for a warp. Each lane reads only what it copied.
 struct RowQueue {
   uint4 places[kRowsAhead][kTileWarps][kSteps][kWarp];
 
   __device__ __forceinline__ uint4& place(int slot, int step) {
     return places[slot][threadIdx.x / kWarp][step][threadIdx.x % kWarp];
   }
-  // `left`: columns of the row from the lane's first one on.
+  // `left` is the number of columns from the lane's first one to the end of the row.
   __device__ __forceinline__ void send(int slot, const In* from, int left) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
@@ -309,7 +310,7 @@ struct RowQueue {
   }
 };
 
-// The rows of a warp, every kTileWarps-th of the tile's. Without vectors they come one by one.
+// The rows of a warp, every kTileWarps-th of the tile. Without vectors, they are loaded one by one.
 template <bool kVectors>
 class WarpRows {
  public:
@@ -357,7 +358,7 @@ class WarpRows {
 template <bool kVectors>
 __device__ __forceinline__ void encode_tile(const EncodeArgs& args, const LaneTile& tile,
                                             TileFactors& factors, RowQueue& queue) {
-  WarpRows<kVectors> rows(args, tile, queue);  // on their way while the factors are found
+  WarpRows<kVectors> rows(args, tile, queue);  // starts copies that overlap with find_factors()
   find_factors(args, tile.first_row, tile.across * kTileColumns, factors);
   __syncthreads();
   const LaneFactors own(factors, static_cast<int>(threadIdx.x) % kWarp);

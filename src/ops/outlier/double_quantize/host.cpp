@@ -1,5 +1,5 @@
-// double_quantize on the host: tiles of absmax_host.h, twice. In between, sums of the counts of
-// outliers say where each tile's part of a row has its entries in the list.
+// double_quantize on the host: two passes over the tiles of absmax_host.h. In between, prefix sums
+// of the counts of outliers say where each tile's part of a row begins in the list.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,14 +18,14 @@ using outlier::Tile;
 using outlier::TiledMatrix;
 using std::int64_t;
 
-// Entries before those of each tile's part of a row, the rows one after another, and of all.
+// Books the prefix sums: the number of entries before each tile's part of each row, and of all.
 int64_t* book(Scratch& scratch, const Fields& f) {
   if (!finds_outliers(f)) return nullptr;
   const int64_t parts = outlier::rows_of(f.shape) * outlier::column_tiles(f.shape.last());
   return scratch.take<int64_t>(static_cast<std::size_t>(parts) + 1);
 }
 
-// Operands of the rows, behind those of every matrix that is measured.
+// Further operands with rows, after those that every measured matrix has.
 enum : int { kCodesOfRow = outlier::kMatrixOther, kCodesOfColumn };
 
 template <class T>
@@ -101,7 +101,7 @@ class Quantizing {
     }
   }
 
-  // The outliers of a tile's part of a row, as far as there is room for them.
+  // Lists the outliers of a tile's part of a row, up to the capacity.
   void list(int64_t row, const Tile& tile, const T* x) const {
     const int64_t* const place = before_ + part(row, tile.across);
     const int64_t end = std::min(place[1], fields_.capacity);

@@ -1,5 +1,5 @@
 // extract_outliers on CUDA: a thread for each element of the output. Neighbouring threads write
-// neighbours; what they read is as far apart as the columns are, in the same rows.
+// neighbouring elements, and read the listed columns of the same row.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace planq::extract_outliers {
 namespace {
 
 constexpr int kThreads = 256;
-// A grid has fewer than 2^31 blocks; its threads go on from element to element.
+// A grid has fewer than 2^31 thread blocks; a grid-stride loop covers the rest.
 constexpr std::int64_t kMostBlocks = 1 << 30;
 
 template <class E>

@@ -14,7 +14,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = checks::shape("shape", f.shape, 2); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("dtype", f.dtype, kIntegers); !fault.ok()) return fault;
   if (f.capacity < 0) return {"capacity", "expected at least 0, got " + std::to_string(f.capacity)};
-  // The output is a tensor of its own.
+  // The output has another shape than the input, so it is checked too.
   return checks::shape("capacity", output_shape(f), 2);
 }
 

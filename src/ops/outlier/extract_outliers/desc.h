@@ -1,5 +1,5 @@
-// extract_outliers: the columns that a list names, out of a matrix in any layout. How many names
-// the list has is known to the device alone.
+// extract_outliers: copies listed columns of a matrix in any layout. Only the device knows how many
+// columns are listed.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +67,7 @@ struct Extraction {
     output_rows.merge();
   }
 
-  // The column that the list names at a position; -1: none, or one that the matrix does not have.
+  // The listed column at a position; -1 if there is none, or the matrix does not have it.
   PLANQ_HD std::int64_t column(std::int64_t position) const {
     if (position >= *count) return -1;
     const std::int64_t named = index[position];

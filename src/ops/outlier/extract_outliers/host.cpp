@@ -1,4 +1,4 @@
-// extract_outliers on the host: row by row, an element at a time; there are few of them.
+// extract_outliers on the host: row by row, element by element, since outliers are few.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace {
 
 using std::int64_t;
 
-// Elements that are worth waking a thread for.
+// The fewest elements that are worth waking a thread for.
 constexpr int64_t kGrain = 1 << 14;
 
 template <class E>

@@ -1,11 +1,11 @@
-// llm_int8_quantize on CUDA: a kernel that clears the room, and two that read the input once each.
-// The first finds every row's largest magnitude and marks columns, by atomic operations on
-// integers, whose order changes nothing. The second writes codes and what is kept: every block
-// makes itself the list of columns, and the first one writes it out. Of more columns than that is
-// worth, the last block of the first kernel makes the list.
+// llm_int8_quantize on CUDA: a kernel clears the workspace (Room), and two kernels each read the
+// input once. The first finds every row's largest magnitude and marks outlier columns, by atomic
+// operations on integers, whose order does not matter. The second writes codes and outlier values.
+// Each of its thread blocks computes the list of columns itself, and the first one stores it. If
+// there are too many columns for that, the last thread block of the first kernel makes the list.
 //
-// A warp takes a span of a row: its 16-byte vectors, wherever the row begins; the first span has
-// the elements beside them too.
+// A warp takes a span of a row: 16-byte vectors, from the first aligned address of the row on. The
+// elements of the row before and after its vectors belong to the first span.
 #pragma once
 
 #include <algorithm>
@@ -31,23 +31,24 @@ using In = cuda::Element;
 using Line = cuda::AlignedLine<In>;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-// Vectors that a lane has in flight, and those of a span.
+// The vectors that a lane has in flight, and the vectors of a span.
 constexpr int kBatch = 4, kSpanVectors = kBatch * kWarp;
 constexpr int64_t kMostBlocks = int64_t{1} << 30;
-// Blocks of a multiprocessor.
+// Thread blocks per multiprocessor.
 constexpr int kBlocks = 3;
-// Words of columns that every block lists for itself: so many for each thread.
+// The most words of column bits for which every thread block makes the list itself, per thread and
+// in all.
 constexpr int kOwnWords = 4, kMostOwnWords = kOwnWords * kThreads;
-// Rows from which on it is worth to look whether a column is marked already.
+// The fewest rows for which it pays to check whether a column is marked already.
 constexpr int64_t kManyRows = 256;
 
-// The first three are cleared before the others are used.
+// The workspace. The first three pieces are cleared by the first kernel.
 struct Room {
   std::uint32_t* largest;  // of each row
-  std::uint32_t* columns;  // a bit each: it has an outlier
-  std::uint32_t* arrived;  // blocks of the first kernel that are done
-  std::uint32_t* listed;   // a bit for each column that is in the list
-  std::uint32_t* before;   // columns in the list before each word of them
+  std::uint32_t* columns;  // a bit for each column: it has an outlier
+  std::uint32_t* arrived;  // thread blocks of the first kernel that are done
+  std::uint32_t* listed;   // a bit for each column: it is in the list
+  std::uint32_t* before;   // for each word of columns, the listed columns before it
   std::size_t cleared, bytes;
 
   Room(const Fields& f, Scratch scratch) {
@@ -77,7 +78,7 @@ struct Args {
   math::AffineSpec<float> spec;
   bool many_rows;
 
-  // Whether every block lists the columns.
+  // Whether every thread block makes the list itself.
   __device__ __forceinline__ bool lists_itself() const { return words <= kMostOwnWords; }
 };
 
@@ -98,7 +99,7 @@ struct Span {
   __device__ __forceinline__ int64_t column(int64_t vector) const {
     return line.head + vector * kPerVector<In>;
   }
-  // Of the single element that this lane has, if any.
+  // The column of the single element outside of vectors that this lane has, if any.
   __device__ __forceinline__ int64_t edge_column(int lane) const {
     return lane < kPerVector<In> ? lane : column(line.vectors) + (lane - kPerVector<In>);
   }
@@ -111,8 +112,8 @@ __device__ __forceinline__ In element(const uint4& v, int i) {
   return math::bit_cast<In>(static_cast<cuda::Word<sizeof(In)>>(bits));
 }
 
-// Raises the largest magnitudes below `least` (of 16-bit elements two, in the halves of a word);
-// whether there are others.
+// Raises `largest` by the magnitudes below `least`; for 16-bit elements it holds two, one in each
+// half. Returns whether there are magnitudes that are not below `least`.
 __device__ __forceinline__ bool add_magnitudes(const uint4& v, std::uint32_t least,
                                                std::uint32_t& largest) {
   const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
@@ -138,7 +139,7 @@ __device__ __forceinline__ bool add_magnitudes(const uint4& v, std::uint32_t lea
   return above != 0;
 }
 
-// The elements of a vector whose magnitudes are not below `least`, a bit each.
+// A bit for each element of a vector whose magnitude is not below `least`.
 __device__ __forceinline__ std::uint32_t elements_from(const uint4& v, std::uint32_t least) {
   const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
   std::uint32_t mask = 0;
@@ -154,7 +155,8 @@ __device__ __forceinline__ std::uint32_t elements_from(const uint4& v, std::uint
   return sizeof(In) == 2 ? (mask | mask >> 15) & 0xFFu : mask;
 }
 
-// Of a vector with elements that are not below `least`: its outliers, a bit each.
+// A bit for each outlier of a vector that has elements not below `least`. NaN and infinities are no
+// outliers; under PROPAGATE they raise `largest`.
 __device__ __forceinline__ std::uint32_t judge(const ElementRule<In>& rule, const uint4& v,
                                                std::uint32_t& largest) {
   const std::uint32_t special = elements_from(v, outlier::kInfinity<In>);
@@ -167,7 +169,7 @@ __device__ __forceinline__ std::uint32_t judge(const ElementRule<In>& rule, cons
   return elements_from(v, rule.least) & ~special;
 }
 
-// Marks columns from `column` on: at most the elements of a vector, a bit each.
+// Marks columns from `column` on, by a bit for each element of a vector.
 struct Marks {
   std::uint32_t *word, bits, beyond, held;
 
@@ -185,7 +187,7 @@ struct Marks {
   }
 };
 
-// A lane's vectors of a span; 0 behind the last one. Read again, or not.
+// Loads a lane's vectors of a span, with 0 after the last one. kAgain: they are read again later.
 template <bool kAgain>
 __device__ __forceinline__ void load_span(const Span& span, int lane, uint4 (&v)[kBatch]) {
 #pragma unroll
@@ -198,7 +200,7 @@ __device__ __forceinline__ void load_span(const Span& span, int lane, uint4 (&v)
   }
 }
 
-// The element beside a row's vectors that this lane has: raises `largest`, marks its column.
+// Measures this lane's element outside of the row's vectors: raises `largest` and marks its column.
 __device__ __forceinline__ void measure_edge(const Args& args, const Span& span, int lane,
                                              std::uint32_t& largest) {
   const Magnitude<In> own = outlier::magnitude_of(*span.line.edge(lane));
@@ -209,7 +211,7 @@ __device__ __forceinline__ void measure_edge(const Args& args, const Span& span,
 __device__ __forceinline__ void measure_span(const Args& args, const Span& span, int lane) {
   uint4 v[kBatch];
   load_span<true>(span, lane, v);
-  cuda::wait_for_previous();  // what clears the room
+  cuda::wait_for_previous();  // the kernel that clears the workspace
   std::uint32_t packed = 0, largest = 0, masks[kBatch];
 #pragma unroll
   for (int k = 0; k < kBatch; ++k) {
@@ -233,7 +235,7 @@ __device__ __forceinline__ void measure_span(const Args& args, const Span& span,
   for (int k = 0; k < kBatch; ++k) all[k].store();
 }
 
-// The first columns of one word that the list has room for, from place `at` on; `writes` them.
+// The columns of one word that fit into the list from position `at` on. If `writes`, stores them.
 __device__ __forceinline__ std::uint32_t list_word(const Args& args, int64_t word,
                                                    std::uint32_t bits, std::uint32_t at,
                                                    bool writes) {
@@ -247,7 +249,7 @@ __device__ __forceinline__ std::uint32_t list_word(const Args& args, int64_t wor
   return kept;
 }
 
-// What follows the list: the places that are left, and how many columns there are.
+// Stores the number of outlier columns, and marks the remaining positions of the list as empty.
 __device__ __forceinline__ void end_list(const Args& args, std::uint32_t count) {
   if (threadIdx.x == 0) *args.count = count;
 #pragma unroll 1
@@ -255,12 +257,12 @@ __device__ __forceinline__ void end_list(const Args& args, std::uint32_t count) 
     args.index[j] = outlier::kNoIndex;
 }
 
-// The columns that are listed, and how many are before each word of them.
+// The listed columns as bits, and for each word the number of listed columns before it.
 struct Listed {
   const std::uint32_t *columns, *before;
   int64_t count;
 
-  // Which of the columns from `column` on are listed, a bit for each element of a vector.
+  // A bit for each element of a vector from `column` on: whether its column is listed.
   __device__ __forceinline__ std::uint32_t from(int64_t column) const {
     const std::uint32_t* word = columns + column / kWordColumns;
     const int shift = static_cast<int>(column % kWordColumns);
@@ -268,7 +270,7 @@ struct Listed {
     if (shift > kWordColumns - kPerVector<In>) bits |= word[1] << (kWordColumns - shift);
     return bits & ((1u << kPerVector<In>)-1);
   }
-  // The place of a listed column in the list; of any, how many are before it.
+  // The number of listed columns before a column: the position of a listed column in the list.
   __device__ __forceinline__ int64_t place_of(int64_t column) const {
     const int64_t word = column / kWordColumns;
     const std::uint32_t below = (1u << (column % kWordColumns)) - 1;
@@ -276,7 +278,7 @@ struct Listed {
   }
 };
 
-// The list of many columns, in the room.
+// Makes the list in the workspace, for many columns.
 __device__ __forceinline__ void list_in_room(const Args& args) {
   std::uint32_t count = 0;
 #pragma unroll 1
@@ -293,7 +295,7 @@ __device__ __forceinline__ void list_in_room(const Args& args) {
   end_list(args, count);
 }
 
-// The list of few, in shared memory. The whole block calls this.
+// Makes the list in shared memory, for few columns. All threads of the thread block call this.
 __device__ __forceinline__ Listed list_in_block(const Args& args) {
   __shared__ std::uint32_t columns[kMostOwnWords], before[kMostOwnWords];
   const int first = static_cast<int>(threadIdx.x) * kOwnWords;
@@ -332,13 +334,13 @@ __global__ void __launch_bounds__(kThreads) measure_rows(const __grid_constant__
   for (int64_t unit = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; unit < args.units;
        unit += int64_t{gridDim.x} * kWarps)
     measure_span(args, Span(args, unit), lane);
-  cuda::wait_for_previous();  // of warps without a span
+  cuda::wait_for_previous();  // warps without a span have not waited yet
   if (!args.lists_itself() && cuda::comes_last(args.room.arrived)) list_in_room(args);
 }
 
 // --- Codes ---------------------------------------------------------------------------------------
 
-// What a row's elements need.
+// The parameters of a row.
 struct RowNumbers {
   math::SegmentParameters<float> parameters;
   affine::Numbers<float> numbers;
@@ -352,7 +354,7 @@ struct RowNumbers {
   }
 };
 
-// The bytes of the elements whose bits are set.
+// A byte of ones for each element whose bit is set.
 using CodeWord = cuda::Word<kPerVector<In>>;
 __device__ __forceinline__ std::uint32_t bytes_of_four(std::uint32_t bits) {
   return ((bits & 0xFu) * 0x00204081u & 0x01010101u) * 0xFFu;
@@ -362,7 +364,7 @@ __device__ __forceinline__ CodeWord bytes_of(std::uint32_t bits) {
   return static_cast<CodeWord>(upper << 32 | bytes_of_four(bits));
 }
 
-// Codes of a vector, each by the definition.
+// Codes of a vector, computed as the definition says.
 __device__ __noinline__ CodeWord codes_slowly(const math::AffineSpec<float>& spec,
                                               const math::SegmentParameters<float>& parameters,
                                               uint4 v) {
@@ -373,7 +375,8 @@ __device__ __noinline__ CodeWord codes_slowly(const math::AffineSpec<float>& spe
   return word;
 }
 
-// What is not below `least` takes the slow way, unless its column is listed.
+// Codes of a vector. Elements not below `least` need the slow path, unless their columns are
+// listed.
 __device__ __forceinline__ CodeWord codes_of(const Args& args, const RowNumbers& row,
                                              const uint4& v, std::uint32_t listed) {
   std::uint32_t unused = 0;
@@ -386,7 +389,7 @@ __device__ __forceinline__ CodeWord codes_of(const Args& args, const RowNumbers&
   return word & ~bytes_of(listed);
 }
 
-// The elements of a vector that are kept, in their places.
+// Stores the elements of a vector whose columns are listed, from position `place` on.
 __device__ __forceinline__ void keep(In* kept, int64_t place, const uint4& v,
                                      std::uint32_t listed) {
 #pragma unroll 1
@@ -422,8 +425,8 @@ __device__ __forceinline__ void encode_vectors(const Args& args, const Listed& l
   }
 }
 
-// What a row has once: its scale, the elements beside its vectors, and what its list has no columns
-// for.
+// Writes what a row has once: its scale, the elements outside of its vectors, and 0 for positions
+// of the list without a column.
 __device__ __forceinline__ void encode_ends(const Args& args, const Listed& list, const Span& span,
                                             const RowNumbers& row, int lane) {
   In* kept = args.outlier + span.at.at[kRowOutlier];
@@ -443,8 +446,8 @@ __device__ __forceinline__ void encode_ends(const Args& args, const Listed& list
   for (int64_t j = held + lane; j < args.capacity; j += kWarp) kept[j] = In{};
 }
 
-// Spans come in reverse, so that those that the first kernel read last are still in the cache. The
-// first one of a warp is under way before that kernel has ended.
+// Spans are processed in reverse, because those that the first kernel read last are still in the
+// cache. A warp loads its first span before that kernel has ended.
 __global__ void __launch_bounds__(kThreads, kBlocks)
     encode_rows(const __grid_constant__ Args args) {
   const int lane = threadIdx.x % kWarp;

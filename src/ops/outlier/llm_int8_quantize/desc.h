@@ -1,9 +1,11 @@
-// llm_int8_quantize: int8 codes of rows beside outliers. Columns that hold an outlier are listed,
-// leave the codes and keep their values. This header is the operator's contract and the arithmetic
-// that both backends share; docs/numerics/outlier.md has the formulas.
+// llm_int8_quantize: int8 codes of rows, and outliers apart. Columns that hold an outlier are
+// listed; their codes are 0, and their values are stored beside the codes. This header has the
+// operator's contract and the arithmetic that both backends share; docs/numerics/outlier.md has the
+// formulas.
 //
-// First, every row's largest magnitude and the set of columns, as bits: maxima and sets of integers
-// are the same in any order. Then the list, ascending. Then the codes.
+// Both backends first find every row's largest magnitude and the set of outlier columns as bits.
+// Maxima and sets are the same in any order. Then they make the list, ascending, and then the
+// codes.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +51,7 @@ inline constexpr auto kOperands = operands(
               {"count", Role::Output, DType::Int64, 1},
               {"outlier", Role::Output, "input_dtype", axes(leading("shape"), "capacity")}});
 
-// Where the rows begin, in the operands that have rows.
+// The operands that have rows, and where the rows begin in them.
 enum RowOperand : int { kRowInput, kRowOutput, kRowScale, kRowOutlier };
 inline IndexSpace row_space(const Fields& f, const Operands& operands) {
   IndexSpace rows;
@@ -70,9 +72,9 @@ inline int64_t column_words(const Shape& shape) {
   return (shape.last() + kWordColumns - 1) / kWordColumns;
 }
 
-// What elements count as: outliers are the finite magnitudes from `least` on, and everything from
-// `least` on is kept out of the row's largest magnitude. That is infinity in a row that PROPAGATE
-// gives up.
+// How elements are classified. Outliers are finite magnitudes of at least `least`. Everything from
+// `least` on is left out of the row's largest magnitude. Under PROPAGATE, a NaN or an infinity
+// makes that magnitude infinite.
 template <class T>
 struct ElementRule {
   Magnitude<T> least;
@@ -103,7 +105,7 @@ inline math::AffineSpec<float> spec_of(const Fields& f) {
   return spec;
 }
 
-// What is kept of an element of a listed column.
+// The stored value of an element of a listed column.
 template <class T>
 PLANQ_HD T kept_value(T x, bool given_up) {
   constexpr Magnitude<T> kInfinity = outlier::kInfinity<T>;

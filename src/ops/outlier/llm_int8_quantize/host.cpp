@@ -14,7 +14,7 @@
 
 namespace planq::host {
 
-// Elements that loops take at a time.
+// The number of elements that a loop takes at a time.
 inline constexpr std::int64_t kLlmPiece = 512;
 
 template <class T>
@@ -51,13 +51,15 @@ const host::LlmLoops<T>& llm_loops() {
   return host::baseline::kLlmLoops<T>;
 }
 
-// Elements of a row that a thread takes together, and how many are worth waking one for.
+// The elements of a row that a thread takes together, and the fewest that are worth waking a thread
+// for.
 constexpr int64_t kSpan = 16 * kLlmPiece, kGrain = 1 << 15;
 int64_t spans_of(const Shape& shape) {
   return std::max<int64_t>((shape.last() + kSpan - 1) / kSpan, 1);
 }
 
-// A bit for each column that holds an outlier; the largest magnitude of each span of each row.
+// The workspace: a bit for each column, set if it holds an outlier, and the largest magnitude of
+// each span of each row.
 template <class T>
 struct Room {
   std::uint32_t* columns;
@@ -113,7 +115,7 @@ class Quantization {
         });
   }
 
-  // Threads add to the same words of columns; a bit that is there already needs no writing.
+  // Threads set bits in the same words of columns; a bit that is set already is not written again.
   void measure(int64_t number, const Span& span) const {
     const T* x = static_cast<const T*>(operands_[kInput].data) + span.at.at[kRowInput] + span.first;
     Magnitude<T> largest = 0;

@@ -1,11 +1,11 @@
 // Loops over a piece of a row, for one instruction set: see host.cpp. No include guard: see
-// instruction_sets.h.
+// host/instruction_sets.h.
 
 #include "host/convert.h"
 
 namespace planq::host::PLANQ_LEVEL {
 
-// The largest magnitude below `least`, and whether any is not below it.
+// The largest magnitude below `least`, and whether there is one that is not below it.
 template <class T>
 PieceMagnitudes<T> measure_piece(const T* __restrict x, std::int64_t count,
                                  outlier::Magnitude<T> least) {

@@ -1,5 +1,5 @@
-// row_column_absmax: the largest magnitude of every row and of every column of a matrix without its
-// outliers, and how many outliers a tile's part of a row has.
+// row_column_absmax: the largest magnitude of every row and of every column of a matrix, without
+// outliers, and the number of outliers in each tile of a row.
 #pragma once
 
 #include <string_view>

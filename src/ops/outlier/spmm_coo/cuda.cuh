@@ -1,8 +1,8 @@
-// spmm_coo on CUDA: pointers to the rows of the list, then a block for some columns of a row of the
-// output, whose threads take the row's entries one after another. Where the weights of an entry are
-// apart and a list may have entries for most of them, a block for some columns of all rows, which
-// has the weights of those columns side by side in shared memory. The file that includes this names
-// the type of the weight:
+// spmm_coo on CUDA: a kernel finds where each row begins in the list. Then a thread block computes
+// some columns of one row of the output; its threads take the row's entries one after another. If
+// the weights of an entry are strided and the list may use most weights, a thread block computes
+// some columns of all rows instead, with the weights of these columns in shared memory (a panel).
+// The file that includes this defines the type of the weight:
 //
 //     #define PLANQ_WEIGHT Float16
 #pragma once
@@ -38,7 +38,7 @@ struct WeightOf<DType::Int8> {
 using W = typename WeightOf<kWeightType>::type;
 
 constexpr int kThreads = 128;
-// Columns of a thread: neighbours whose weights are neighbours too, or kThreads apart.
+// Columns of a thread: neighbours if their weights are neighbours too, else kThreads apart.
 constexpr int kNeighbours = 8, kApart = 4;
 // Entries whose weights are loaded together.
 constexpr int kBatch = 4;
@@ -53,7 +53,7 @@ struct ProductArgs {
   IndexSpace outputs;
   DType value_dtype;
   bool accumulate;
-  bool words;             // all weights are in aligned words of neighbours along k
+  bool words;             // weights can be read as aligned words of neighbours along k
   int64_t along, across;  // from a weight to the next one along k, and along the output's columns
   int64_t rows, columns, inner, chunks;  // inner: k
 };
@@ -92,7 +92,7 @@ struct Neighbours {
   }
 };
 
-// The weights of columns that are apart, of any strides.
+// The weights of columns that are kThreads apart, with any strides.
 struct Apart {
   static constexpr int kColumns = kApart;
   static constexpr bool kVectors = false;
@@ -116,7 +116,7 @@ struct Apart {
   }
 };
 
-// The sums of a thread's columns over the entries of a row.
+// Adds the entries of a row to the sums of a thread's columns.
 template <class Columns>
 __device__ __forceinline__ void add_entries(const ProductArgs& args, int64_t first_entry,
                                             int64_t last_entry, int64_t first,
@@ -146,7 +146,7 @@ __device__ __forceinline__ void add_entries(const ProductArgs& args, int64_t fir
   }
 }
 
-// Of one column: from its sum to what is stored.
+// The stored value of one column, from its sum. `held` is the old value.
 template <class T>
 __device__ __forceinline__ T finished(const ProductArgs& args, float sum, int64_t column,
                                       const T& held) {
@@ -193,7 +193,7 @@ __device__ __forceinline__ T* output_row(const ProductArgs& args, int64_t row) {
   return static_cast<T*>(args.output) + args.outputs.offsets(row).at[0];
 }
 
-// What a row of the output gets; one without entries is 0.
+// Stores a row of the output; a row without entries is 0, or unchanged with `accumulate`.
 template <class T, class Columns>
 __device__ __forceinline__ void store_row(const ProductArgs& args, T* output, int64_t first,
                                           bool any, const float (&sums)[Columns::kColumns]) {
@@ -226,9 +226,10 @@ __global__ void __launch_bounds__(kThreads) multiply(const __grid_constant__ Pro
 
 // --- Panels of columns ---------------------------------------------------------------------------
 
-// A block has 16 bytes for each k, those of so many columns; a thread has rows of the output.
+// A panel is 16 bytes of weights, kPanelColumns columns, for each k. A thread block has a panel;
+// each of its threads computes rows of the output.
 constexpr int kPanelThreads = 1024;
-template <bool kWhole>  // vectors of the output
+template <bool kWhole>  // whether the output can be stored by whole vectors
 struct Panel {
   static constexpr int kColumns = cuda::kVectorBytes / sizeof(W);
   static constexpr bool kVectors = kWhole;
@@ -236,17 +237,18 @@ struct Panel {
   static __device__ __forceinline__ int64_t column(int64_t first, int i) { return first + i; }
 };
 constexpr int kPanelColumns = Panel<true>::kColumns;
-// Entries whose weights are loaded together: what registers have room for.
+// Entries whose weights are loaded together, limited by registers.
 constexpr int kPanelBatch = sizeof(W);
-// What a panel is worth: rows, and room for an entry of each of so many k.
+// A panel pays from this many rows on, and if the capacity has an entry for one in this many k.
 constexpr int64_t kWorthRows = 64, kWorthEntries = 32 / sizeof(W);
 
-// Where the weights of a k stand in shared memory, among those of its group, so that lanes that
-// store those of every fourth or every second k meet no bank twice.
+// The position of the weights of a k in shared memory, permuted within its group. So lanes that
+// store the weights of every fourth or every second k have no bank conflicts.
 constexpr int kPanelGroup = 4;
 __device__ __forceinline__ int panel_slot(int k) { return k ^ (k >> 3 & 3); }
 
-// The weights of neighbours along k, in a word; of those that exist. kWords: all, aligned.
+// A word of neighbouring weights along k; those beyond the end are 0. kWords: the word is complete
+// and aligned.
 template <bool kWords>
 __device__ __forceinline__ uint32_t load_neighbours(const W* from, int left) {
   if constexpr (kWords) return __ldcs(reinterpret_cast<const uint32_t*>(from));
@@ -261,7 +263,7 @@ __device__ __forceinline__ uint32_t load_neighbours(const W* from, int left) {
   return word;
 }
 
-// Words of columns to vectors of k.
+// Transposes words of columns to vectors of k.
 __device__ __forceinline__ void turn_words(const uint32_t (&words)[kPanelColumns],
                                            uint4 (&vectors)[4 / sizeof(W)]) {
   uint32_t turned[4 / sizeof(W)][4];
@@ -301,10 +303,10 @@ __device__ __forceinline__ void fill_panel(const ProductArgs& args, int64_t firs
   }
 }
 
-// Number `i` of a vector.
+// Weight `i` of a vector.
 __device__ __forceinline__ float panel_weight(const uint4& v, int i) {
   if constexpr (sizeof(W) == 1) {
-    // 2^23 + 128 more than the code, as the bits of a float.
+    // The bits of the float 2^23 + 128 + code.
     const uint32_t words[4] = {v.x, v.y, v.z, v.w};
     const uint32_t bits = __byte_perm(words[i / 4] ^ 0x80808080u, 0x4B000000u, 0x7440u + i % 4);
     return __uint_as_float(bits) - 8388736.0f;
@@ -324,7 +326,7 @@ __device__ __noinline__ uint4 gathered(const W* from, int64_t across, int column
   return v;
 }
 
-// From the panel, or, where there is none, from memory.
+// The weights of a k, from the panel, or from memory if there is none.
 __device__ __forceinline__ uint4 panel_weights(const ProductArgs& args, const uint4* panel, int k,
                                                int64_t first) {
   if (panel) return panel[panel_slot(k)];
@@ -356,7 +358,8 @@ __device__ __forceinline__ void add_panel_entries(const ProductArgs& args, const
   }
 }
 
-// Whether the list has so many entries that reading all weights is less than the sectors of theirs.
+// Whether the list is so long that reading all weights takes less memory traffic than reading a
+// sector for each entry.
 __device__ __forceinline__ bool is_long(const ProductArgs& args) {
   constexpr int64_t kSector = 32;
   return args.pointer[args.rows] * kSector >= args.inner * static_cast<int64_t>(sizeof(W));
@@ -399,8 +402,8 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
   return scratch.bytes();
 }
 
-// Whether columns are worth a panel: their weights are apart, have room, and are not too many for
-// the list.
+// Whether a panel pays: weights of neighbouring columns are strided, a panel fits into shared
+// memory, and there are enough rows and entries.
 bool has_panels(const Fields& f, const Device& device) {
   const int64_t inner = f.shape.last();
   const auto room = static_cast<int64_t>(device.shared_memory_per_block / cuda::kVectorBytes);
@@ -446,7 +449,7 @@ ProductArgs product_args(const Call& call, const std::int32_t* pointer) {
   return args;
 }
 
-// Whether so many columns of every row of the output are whole vectors.
+// Whether every row of the output consists of aligned vectors of this many columns.
 template <class T>
 bool has_output_vectors(const ProductArgs& args, int columns) {
   bool whole = args.columns % columns == 0 && cuda::aligned_to(args.output, cuda::kVectorBytes);
@@ -456,7 +459,7 @@ bool has_output_vectors(const ProductArgs& args, int columns) {
         args.outputs.axes[i].stride[0] * static_cast<int64_t>(sizeof(T)) % cuda::kVectorBytes == 0;
   return whole;
 }
-// And eight of the weight.
+// Whether eight columns are aligned vectors of both the output and the weight.
 template <class T>
 bool has_vectors(const ProductArgs& args) {
   constexpr int kWeightBytes = kNeighbours * static_cast<int>(sizeof(W));

@@ -72,7 +72,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   return expect(ReasonKind::DType, "output_dtype", kOutputType, f.output_dtype);
 }
 
-// The value of an entry, as it is multiplied with.
+// The value of an entry, widened to float.
 PLANQ_HD float value_at(const void* values, std::int64_t index, DType dtype) {
   if (dtype == DType::Float16) return math::widen(static_cast<const math::Half*>(values)[index]);
   if (dtype == DType::BFloat16)
@@ -80,7 +80,7 @@ PLANQ_HD float value_at(const void* values, std::int64_t index, DType dtype) {
   return static_cast<const float*>(values)[index];
 }
 
-// 1/127 in float32: what an absmax is scaled by.
+// 1/127 in float32, which turns an absmax into a scale.
 inline constexpr float kInverse127 = 0x1.020408p-7f;
 PLANQ_HD float scaled(float sum, float absmax) { return sum * absmax * kInverse127; }
 

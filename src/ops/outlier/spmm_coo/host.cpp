@@ -48,7 +48,7 @@ struct Loops {
 namespace planq::spmm_coo {
 namespace {
 
-// Chunks that are worth waking a thread for.
+// The fewest chunks that are worth waking a thread for.
 constexpr int64_t kGrain = 8;
 
 template <DType kDType>

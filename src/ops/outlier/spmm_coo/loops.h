@@ -9,7 +9,7 @@ inline float number(std::int8_t code) { return static_cast<float>(code); }
 inline float number(math::Half x) { return math::widen(x); }
 inline float number(math::Bfloat16 x) { return math::widen(x); }
 
-// One entry onto neighbouring columns whose weights are neighbours too.
+// Adds one entry to neighbouring columns whose weights are neighbours too.
 template <class W>
 void add_neighbours(const W* weight, std::int64_t count, float value, float* __restrict sums) {
   float wide[spmm_coo::kChunk];
@@ -21,8 +21,8 @@ void add_neighbours(const W* weight, std::int64_t count, float value, float* __r
   for (std::int64_t j = 0; j < count; ++j) sums[j] = __builtin_fmaf(value, wide[j], sums[j]);
 }
 
-// All entries of a row onto columns whose weights are `stride` apart, some columns at a time: each
-// reads weights that lie near each other.
+// Adds all entries of a row to columns whose weights are `stride` apart, a few columns at a time.
+// So the entries of a row read weights that lie near each other.
 template <class W>
 void add_apart(const W* weight, std::int64_t stride, std::int64_t count,
                const spmm_coo::RowEntries& entries, float* __restrict sums) {

@@ -1,5 +1,5 @@
-// transform_layout on CUDA: tiles of 16-byte vectors, on their way through shared memory where the
-// vectors of one side are not those of the other.
+// transform_layout on CUDA: tiles of 16-byte vectors. They go through shared memory if the vectors
+// of input and output hold different elements.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace {
 
 using std::int64_t;
 
-// A grid has fewer than 2^31 blocks; its blocks go on from tile to tile.
+// A grid has fewer than 2^31 thread blocks; each loops over tiles.
 constexpr int64_t kMostBlocks = 1 << 30;
 
-// Blocks of a multiprocessor: what was fastest, of what leaves all variables in registers.
+// Thread blocks per multiprocessor: the fastest of the numbers that cause no register spills.
 template <class E>
 constexpr int kCopyBlocks = sizeof(E) == 4 ? 6 : 5;
 template <class E>
@@ -25,7 +25,7 @@ constexpr int kAlignedBlocks = sizeof(E) == 4 ? 5 : 6;
 constexpr int kTurnBlocks = 8;
 constexpr int kUnalignedBlocks = 3;
 
-// Tiles follow one another as the output's memory does: down where it has panels, else across.
+// Tiles are processed in the order of the output's memory: down its panels, or across its rows.
 template <class E>
 struct LaunchArgs {
   Args<E> of;
@@ -35,7 +35,7 @@ struct LaunchArgs {
   // Calls use(row, column) for the tiles of a block.
   template <class Use>
   __device__ __forceinline__ void each_tile(const Use& use) const {
-    // Of what changes from tile to tile, registers hold nothing but the round.
+    // The round is the only loop variable, to save registers.
 #pragma unroll 1
     for (std::uint32_t round = 0;; ++round) {
       const int64_t i = int64_t{round} * gridDim.x + blockIdx.x;
@@ -46,7 +46,7 @@ struct LaunchArgs {
   }
 };
 
-// kFrom, kTo: whether the vectors of that side are aligned and whole.
+// kFrom, kTo: whether the vectors of the input or the output are aligned and whole.
 template <class E, bool kTurned, bool kFrom, bool kTo>
 __global__ void __launch_bounds__(kThreads, kFrom&& kTo ? kAlignedBlocks<E> : kUnalignedBlocks)
     transform_tiles(const __grid_constant__ LaunchArgs<E> args) {

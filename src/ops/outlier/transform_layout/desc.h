@@ -1,5 +1,6 @@
-// transform_layout: a matrix of integers from one layout to another, transposed or not. The layouts
-// are in outlier/layouts.h; what is here is the frame in which both backends see the two sides.
+// transform_layout: converts a matrix of integers from one layout to another, transposed or not.
+// The layouts are in outlier/layouts.h. Frame is how both backends see input and output, the two
+// sides.
 #pragma once
 
 #include <type_traits>
@@ -46,8 +47,8 @@ inline Shape output_shape(const Fields& f) {
   return outlier::buffer_shape(f.to_layout, f.shape);
 }
 
-// Both sides as Row or panels: Col is Row with rows and columns exchanged. The frame is the matrix
-// as the output has it then, and `turned` says that the input has it the other way round.
+// Both sides as Row or panels: Col is replaced by Row with rows and columns exchanged. The frame is
+// the matrix as the output then has it. `turned` says that the input has its transpose.
 struct Frame {
   MatrixLines input, output;
   bool turned;
@@ -71,7 +72,7 @@ struct Frame {
   }
 };
 
-// Calls use() with the layout as a constant; sides have no Col.
+// Calls use() with the layout as a constant. Sides of a Frame never have Col.
 template <class Use>
 PLANQ_HD void by_layout(Layout layout, const Use& use) {
   if (layout == Layout::Row)

@@ -1,5 +1,5 @@
-// transform_layout on the host: blocks of 32 x 32 elements, which are read line by line, turned
-// where the sides disagree, and written line by line.
+// transform_layout on the host: blocks of 32 x 32 elements are read line by line, transposed if the
+// frame is turned, and written line by line.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +18,7 @@ using std::int64_t;
 constexpr int kBlock = 32;
 // Columns that follow one another in ColTuring.
 constexpr int kQuad = 4;
-// Blocks that are worth waking a thread for.
+// The fewest blocks that are worth waking a thread for.
 constexpr int64_t kGrain = 64;
 
 template <class E>
@@ -26,14 +26,14 @@ struct Block {
   E rows[kBlock][kBlock];
 };
 
-// As many rows, columns and elements as a vector has.
+// A square of as many rows and columns as a vector has elements, which is transposed in registers.
 template <class E>
 class Square {
  public:
   static constexpr int kSize = 16 / static_cast<int>(sizeof(E));
 
-  // Interleaving row i with row i + kSize / 2 exchanges one bit of the row's number with one of the
-  // column's; after as many rounds as there are bits all are exchanged.
+  // Interleaving row i with row i + kSize / 2 exchanges one bit of the row's number with one bit of
+  // the column's number. After a round for each bit, rows and columns are exchanged.
   static void turn(const E* from, E* to) {
     Vector rows[kSize];
     for (int i = 0; i < kSize; ++i) std::memcpy(&rows[i], from + i * kBlock, sizeof(Vector));
@@ -50,7 +50,7 @@ class Square {
 
  private:
   typedef E Vector __attribute__((vector_size(16)));
-  // Elements i of both halves, from the first or the middle on, of 2 kSize elements.
+  // Shuffle indices that interleave two vectors: their lower halves, or their upper halves.
   template <std::size_t... kI>
   static constexpr std::index_sequence<(kI / 2 + kI % 2 * kSize)...> lower(
       std::index_sequence<kI...>);
@@ -77,7 +77,7 @@ void turn(const Block<E>& from, Block<E>& to) {
     for (int j = 0; j < kBlock; j += kStep) Square<E>::turn(&from.rows[i][j], &to.rows[j][i]);
 }
 
-// Pieces mostly have one of two lengths, which the compiler then knows.
+// Pieces mostly have one of two lengths, for which the compiler knows the size.
 template <class E>
 void copy(E* to, const E* from, int count) {
   if (count == kBlock)
@@ -88,15 +88,16 @@ void copy(E* to, const E* from, int count) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(E));
 }
 
-// Calls visit(row, column, offset, count) for the pieces of consecutive elements of a block, whose
-// first row and column are multiples of 32, of as many rows and columns as there are.
+// Calls visit(row, column, offset, count) for the pieces of consecutive elements of a block. The
+// first row and column of the block are multiples of 32. `rows` and `columns` are the extents that
+// the block may reach.
 template <Layout kLayout, class Visit>
 void each_piece(const MatrixLines& side, int64_t first_row, int64_t first_column, int64_t rows,
                 int64_t columns, const Visit& visit) {
   const int row_count = static_cast<int>(std::min<int64_t>(rows - first_row, kBlock));
   const int column_count = static_cast<int>(std::min<int64_t>(columns - first_column, kBlock));
   constexpr int kStep = kLayout == Layout::ColTuring ? kQuad : kBlock;
-  // A panel's lines in this block are the same distance apart, as a rule.
+  // The lines of a block usually have a single stride.
   const bool even = side.lines.rank <= 1;
   const int64_t stride = side.lines.rank == 1 ? side.lines.axes[0].stride[0] : 0;
   const int64_t origin =
@@ -131,7 +132,7 @@ class Transform {
  private:
   static int64_t blocks(int64_t extent) { return outlier::rounded_up(extent, kBlock) / kBlock; }
 
-  // Elements that the matrix does not have are 0.
+  // Reads a block; elements outside of the matrix are 0.
   void read(int64_t row, int64_t column, Block<E>& block) const {
     const MatrixLines& side = frame_.input;
     if (row + kBlock > side.rows || column + kBlock > side.columns) block = {};

@@ -1,12 +1,12 @@
-// What a block of threads does for one tile of the frame: which vectors of the input a thread
-// loads, where their words stand in shared memory, and which vectors of the output it stores. A
-// word is 4 bytes: four neighbours of a row of 8-bit elements, or one element of 32 bits. A vector
-// is the 16 bytes that an aligned access moves: four words of a row, but of ColTuring with 8-bit
-// elements a word of each of four rows.
+// What a thread block does for one tile of the frame: which vectors of the input a thread loads,
+// where their words lie in shared memory, and which vectors of the output it stores. A word is 4
+// bytes: four neighbours of a row of 8-bit elements, or one 32-bit element. A vector is the 16
+// bytes of an aligned access: four words of a row, or for ColTuring with 8-bit elements a word of
+// each of four rows. "Turned" means that the input is the transpose of the frame.
 //
-// Both sides go through their part of the tile so that a warp loads and stores whole pieces of 128
-// bytes. Shared memory has the tile row by row; in each row the vectors are permuted, so that the
-// lanes of a warp meet no bank twice in whatever order a side goes.
+// Threads are assigned to vectors so that a warp loads and stores whole segments of 128 bytes.
+// Shared memory holds the tile row by row. In each row the vectors are permuted, so that no access
+// order of either side has bank conflicts.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "ops/outlier/transform_layout/desc.h"
 #include "ops/outlier/turned_bytes.h"
 
-// Compilers of the host, by which the tests run all this, know no such pragma.
+// Host compilers do not know this pragma; the tests compile this file for the host too.
 #if defined(__CUDA_ARCH__)
 #define PLANQ_TILE_UNROLL _Pragma("unroll")
 #else
@@ -39,7 +39,7 @@ inline constexpr unsigned kPerWord = 4 / sizeof(E);
 template <class E>
 inline constexpr unsigned kTileColumns = 32 * kPerWord<E>;
 
-// Whether the words of a vector stand in four rows, two apart, instead of in one.
+// Whether a vector has a word of each of four rows, two apart, instead of four words of one row.
 template <class E, Layout kLayout>
 inline constexpr bool kStacked = sizeof(E) == 1 && kLayout == Layout::ColTuring;
 
@@ -63,10 +63,10 @@ struct Side {
   E* data;
   MatrixLines lines;
   std::int64_t stride;  // from line to line, where `vectors`
-  bool vectors;         // all are aligned, and whole where the memory has places for them
-  bool words;           // every word is aligned
+  bool vectors;         // all vectors in memory are aligned and whole
+  bool words;           // all words are aligned
 
-  // Where a vector begins: its words follow one another.
+  // The address of a vector, whose words are consecutive in memory.
   template <Layout kLayout, bool kVectors>
   PLANQ_HD E* at(std::int64_t first_row, std::int64_t first_column, Place place) const {
     const auto line_at = [&](std::int64_t line) {
@@ -79,14 +79,14 @@ struct Side {
     const std::int64_t panel = (first_column >> 5) + place.column / unsigned{outlier::kPanel};
     return data + line_at(panel * lines.panel_lines + first_row + in_panel.line) + in_panel.at;
   }
-  // How many elements of a word there are, in a matrix of this extent.
+  // How many elements of a word lie in a matrix of this extent.
   PLANQ_HD static int left(std::int64_t first_row, std::int64_t first_column, Place word,
                            std::int64_t rows, std::int64_t columns) {
     const int below = within_tile(rows - first_row), right = within_tile(columns - first_column);
     return static_cast<int>(word.row) < below ? right - static_cast<int>(word.column) : 0;
   }
 
-  // The vector that begins at a place; elements that the matrix does not have are 0.
+  // Loads the vector that begins at a place; elements outside of the matrix are 0.
   template <Layout kLayout, bool kVectors>
   PLANQ_HD Vector load(std::int64_t first_row, std::int64_t first_column, Place place) const {
     Vector result{};
@@ -109,7 +109,7 @@ struct Side {
       return result;
     }
   }
-  // Stores what the memory has places for.
+  // Stores those elements of a vector that lie in memory, padding included.
   template <Layout kLayout, bool kVectors>
   PLANQ_HD void store(std::int64_t first_row, std::int64_t first_column, Place place,
                       const Vector& vector) const {
@@ -127,7 +127,7 @@ struct Side {
   }
 
  private:
-  // An extent that begins at a tile, as far as tiles go.
+  // What is left of an extent from a tile on, limited to the size of a tile.
   PLANQ_HD static int within_tile(std::int64_t extent) {
     return static_cast<int>(extent < kTileRows ? extent : kTileRows);
   }
@@ -179,7 +179,7 @@ struct Side {
   }
 };
 
-// Whether every line begins where a piece of so many bytes does.
+// Whether every line begins at a multiple of this many bytes.
 template <class E>
 bool has_aligned(const E* data, const MatrixLines& lines, int bytes) {
   bool result = reinterpret_cast<std::uintptr_t>(data) % static_cast<unsigned>(bytes) == 0;
@@ -204,7 +204,8 @@ struct Args {
   std::int64_t tiles;
 };
 
-// Whether the vectors of both sides are the same pieces of rows.
+// Whether the vectors of both sides hold the same pieces of rows, so that shared memory is not
+// needed.
 template <class E>
 bool is_copy(const Args<E>& args, bool turned) {
   const auto of_rows = [](const auto& side) {
@@ -215,16 +216,16 @@ bool is_copy(const Args<E>& args, bool turned) {
 
 // --- The tile in shared memory -------------------------------------------------------------------
 
-// Where word `word` of row `row` stands. Lanes that store or load vectors have different vectors of
-// a row, or rows that differ in bits 1 and 2 (32-bit ColTuring) or 2 to 4 (turned, in 32 bits);
-// those that store words, rows that differ in bits 4 to 6 (turned) or 2 to 4 (turned from
-// ColTuring).
+// The position of word `word` of row `row`. The permutation avoids bank conflicts for these
+// accesses of a warp. Lanes that access vectors have different vectors of a row, or rows that
+// differ in bits 1 and 2 (32-bit ColTuring) or 2 to 4 (turned, 32 bits). Lanes that store words
+// have rows that differ in bits 4 to 6 (turned) or 2 to 4 (turned from ColTuring).
 PLANQ_HD constexpr unsigned slot(unsigned row, unsigned word) {
   const unsigned permutation = (row >> 4 & 7) ^ (row >> 1 & 6) ^ (row << 1 & 4);
   return row * 32 + ((word / 4 ^ permutation) * 4 + word % 4);
 }
 
-// Vector `index` of a tile that is not turned.
+// The first element of vector `index` of a tile that is not turned.
 template <class E, Layout kLayout>
 PLANQ_HD constexpr Place vector_of(unsigned index) {
   const unsigned across = index % 8 * 4 * kPerWord<E>;
@@ -240,8 +241,8 @@ PLANQ_HD constexpr Place vector_of(unsigned index) {
   return {index / 8, across};
 }
 
-// The vectors of a thread where the input is turned: four rows of the same columns, or of two times
-// eight rows the even and the odd ones.
+// The vectors of a thread if the input is turned: four rows of the same columns, or the even and
+// the odd rows of two groups of eight rows.
 template <class E, Layout kLayout>
 PLANQ_HD constexpr Place turned_vector_of(unsigned thread, unsigned i) {
   if constexpr (kStacked<E, kLayout>) {
@@ -252,7 +253,7 @@ PLANQ_HD constexpr Place turned_vector_of(unsigned thread, unsigned i) {
   return {thread / kAcross * 4 + i, thread % kAcross * 4 * kPerWord<E>};
 }
 
-// What a thread loads of the tile at (row, column) of the frame, in the rows of the input.
+// Loads a thread's vectors of the tile at (row, column) of the frame, in the input's own rows.
 template <class E, Layout kLayout, bool kTurned, bool kAligned>
 PLANQ_HD void load_tile(const Side<const E>& side, std::int64_t row, std::int64_t column,
                         unsigned thread, Vector (&vectors)[kVectors]) {
@@ -269,8 +270,8 @@ PLANQ_HD void put_vector(const Vector& vector, std::uint32_t* to) {
   *reinterpret_cast<Vector*>(to) = vector;
 }
 
-// Words of eight rows of a ColTuring input, which are four columns: two neighbours in the frame's
-// rows.
+// Stores words of eight rows and four columns of a turned ColTuring input. Each becomes two
+// neighbouring words of a row of the frame.
 PLANQ_HD void put_turned_stack(const Vector& even, const Vector& odd, Place place,
                                std::uint32_t* tile) {
   std::uint32_t first[4] = {even.word[0], odd.word[0], even.word[1], odd.word[1]};
@@ -285,7 +286,7 @@ PLANQ_HD void put_turned_stack(const Vector& even, const Vector& odd, Place plac
     *reinterpret_cast<Both*>(tile + slot(place.column + k, place.row / 4)) = {first[k], second[k]};
 }
 
-// Four rows of 32-bit elements, or of four words of 8-bit ones, turned.
+// Transposes four rows of 32-bit elements, or of words of four 8-bit elements, and stores them.
 template <class E>
 PLANQ_HD void put_turned_rows(const Vector (&vectors)[kVectors], Place place, std::uint32_t* tile) {
   PLANQ_TILE_UNROLL
@@ -304,7 +305,7 @@ PLANQ_HD void put_turned_rows(const Vector (&vectors)[kVectors], Place place, st
   }
 }
 
-// The same vectors to their slots, in the rows of the frame.
+// Stores the loaded vectors to their slots in shared memory, in the rows of the frame.
 template <class E, Layout kLayout, bool kTurned>
 PLANQ_HD void put_tile(const Vector (&vectors)[kVectors], unsigned thread, std::uint32_t* tile) {
   if constexpr (kTurned && kStacked<E, kLayout>) {
@@ -346,7 +347,7 @@ PLANQ_HD void store_tile(const Side<E>& side, std::int64_t row, std::int64_t col
   }
 }
 
-// Without shared memory, where the vectors of both sides are those of rows: in the output's order.
+// Copies a tile without shared memory, in the output's order, if is_copy().
 template <class E, Layout kFrom, Layout kTo>
 PLANQ_HD void copy_tile(const Args<E>& args, std::int64_t row, std::int64_t column,
                         unsigned thread) {
@@ -361,8 +362,8 @@ PLANQ_HD void copy_tile(const Args<E>& args, std::int64_t row, std::int64_t colu
                                           vectors[i]);
 }
 
-// Whether the vectors of the output are words of vectors that one thread loads: four rows of the
-// input, turned, are words of ColTuring, and those of eight columns follow one another in two.
+// Whether one thread can make vectors of the output from the vectors that it loads. Four rows of
+// the input, transposed, are words of ColTuring, and the words of eight columns form two vectors.
 template <class E>
 bool is_turned_to_stacks(const Args<E>& args, bool turned) {
   return turned && sizeof(E) == 1 && args.input.vectors && args.output.vectors &&
@@ -370,13 +371,13 @@ bool is_turned_to_stacks(const Args<E>& args, bool turned) {
          args.output.lines.layout == Layout::ColTuring;
 }
 
-// Four rows of the input that a thread turns: eight threads load pieces of 128 bytes, and four
-// store pieces of 64. The other way round takes longer.
+// The four rows of the input that a thread transposes: eight threads load segments of 128 bytes,
+// and four store segments of 64. The other way round is slower.
 PLANQ_HD constexpr Place stacked_place(unsigned thread) {
   return {(thread % 4 + thread / 32 * 4) * 4, thread / 4 % 8 * 16};
 }
 
-// Without shared memory, where is_turned_to_stacks().
+// Transposes a tile without shared memory, if is_turned_to_stacks().
 template <class E, Layout kFrom>
 PLANQ_HD void turn_tile_to_stacks(const Args<E>& args, std::int64_t row, std::int64_t column,
                                   unsigned thread) {

@@ -21,14 +21,14 @@ struct DequantizeArgs {
   Out* output;
 };
 
-// A statistic as the loops over codes want it.
+// A segment's parameters, prepared for the loops over codes.
 struct Numbers {
-  Value scale, inverse;  // inverse: of a scale that is divided by, or of 127
+  Value scale, inverse;  // inverse: of the scale if that is the divisor, else of 127
   std::int32_t zero_point;
   bool fast_is_exact;
 };
 
-// kForm: one of those whose codes mean the same.
+// kForm stands for all forms whose codes are dequantized alike.
 template <VectorwiseForm kForm>
 struct Dequantize {
   using C = Value;
@@ -64,14 +64,14 @@ struct Dequantize {
     return kShifted ? static_cast<std::int32_t>(byte)
                     : static_cast<std::int32_t>(static_cast<std::int8_t>(byte));
   }
-  // cuda::quotient() is exact here: the dividend is an integer, so that nothing underflows, and no
-  // zero has a sign.
+  // cuda::quotient() gives the IEEE quotient here: the dividend is an integer, so nothing
+  // underflows, and a zero has no sign.
   __device__ __forceinline__ static C fast_element(std::int32_t code, const Numbers& n) {
     if constexpr (kShifted)
       return cuda::quotient<true>(static_cast<C>(code - n.zero_point), n.scale, n.inverse);
     return cuda::quotient<true>(static_cast<C>(code), C(127), n.inverse) * n.scale;
   }
-  // Whether the elements are exact.
+  // Returns whether the elements are exact; otherwise the caller takes the slow path.
   template <bool, class ParametersOf>
   __device__ __forceinline__ static bool run(const Args&, const Vector& vector, const ElementPlace&,
                                              const ParametersOf& of, Result& result) {

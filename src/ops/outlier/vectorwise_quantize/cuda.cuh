@@ -20,7 +20,7 @@ using Value = math::Compute<In>;
 constexpr DType kIn = cuda::kElement;
 
 constexpr int kStatisticThreads = 128;
-// A grid has fewer than 2^31 blocks; its threads go on from segment to segment.
+// A grid has fewer than 2^31 thread blocks; a grid-stride loop covers the rest.
 constexpr std::int64_t kMostBlocks = 1 << 30;
 
 __global__ void __launch_bounds__(kStatisticThreads)
@@ -35,7 +35,7 @@ struct QuantizeArgs {
   std::uint8_t* output;
 };
 
-// What elements are quantized with, and whether the fast way to a code is exact.
+// The numbers that elements are quantized with, and whether the fast path is exact.
 struct Numbers {
   outlier::Factors<Value> factors;
   Value inverse;  // of forms that divide
@@ -71,8 +71,8 @@ struct Quantize {
     return {factors, cuda::inverse_of(stored.scale), window};
   }
 
-  // The value that rounds to the code of an element whose statistic is that of its segment. What
-  // cuda/codes.cuh says of quotients that are too small to be exact holds: their code is 0.
+  // The value that rounds to the code of an element, given the parameters of its segment. Quotients
+  // too small to be exact (see cuda/codes.cuh) do no harm: their code is 0.
   __device__ __forceinline__ static C fast_value(C x, const Numbers& n) {
     const outlier::Factors<C>& f = n.factors;
     if constexpr (outlier::has_zero_point(kForm)) {
@@ -84,7 +84,7 @@ struct Quantize {
     const C clipped = math::clamp(x, -f.scale, f.scale);
     return cuda::quotient<true>(clipped, f.scale, n.inverse) * C(127);
   }
-  // Whether the codes are exact.
+  // Returns whether the codes are exact; otherwise the caller takes the slow path.
   template <bool, class ParametersOf>
   __device__ __forceinline__ static bool run(const Args&, const Vector& vector, const ElementPlace&,
                                              const ParametersOf& of, Result& result) {
@@ -116,7 +116,7 @@ struct Quantize {
   }
 };
 
-// Calls use() with one form of those that make codes in the same way.
+// Calls use() with one form that stands for all forms that make codes alike.
 template <class Use>
 Status by_form(VectorwiseForm form, const Use& use) {
   using Form = VectorwiseForm;
@@ -147,7 +147,7 @@ std::size_t workspace(const Descriptor& descriptor, const Device& device) {
   return scratch.bytes();
 }
 
-// Fewer rows may be measured in pieces that more are not.
+// The most that any number of rows needs: with fewer rows, a row may be measured in more pieces.
 std::size_t largest_workspace(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
   Scratch scratch;

@@ -44,8 +44,7 @@ inline RangeProblem problem_of(const Fields& f) {
   return {f.shape, f.input_dtype, scope_of(f), mode, NonFinite::Propagate};
 }
 
-// The high end of a range waits in the place of the scale, the low one in the workspace: there are
-// as many as segments.
+// The high end of each segment's range is first stored in `scale`, the low end in the workspace.
 inline RangeOperands ranges_of(const Fields& f, const Operands& operands, void* low) {
   RangeOperands ranges{operands[kInput], {}};
   ranges.ends[kHigh] = operands[kScale];
@@ -89,7 +88,7 @@ struct Statistics {
                        : nullptr),
         form(f.form) {}
 
-  // From the ends of a segment's range to its statistic, in place.
+  // Replaces the ends of a segment's range by its parameters, in place.
   PLANQ_HD void settle(std::int64_t segment) const {
     const Offsets offsets = segments.at.offsets(segment);
     C& own = scale[offsets.at[Segments::kScaleEnd]];

@@ -18,7 +18,7 @@ namespace {
 using math::Compute;
 using math::Stored;
 
-// Segments that are worth waking a thread for.
+// The fewest segments that are worth waking a thread for.
 constexpr std::int64_t kGrain = 1 << 12;
 
 template <class C>
