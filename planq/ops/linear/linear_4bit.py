@@ -24,19 +24,26 @@ class Linear4BitDescriptor(Descriptor):
         activations are not quantized.
 
     Formula:
-        ``w[n, k]`` are the values that :class:`BlockwiseDequantizeDescriptor` (blocks) or
-        :class:`DequantizeDescriptor` (groups) writes in ``weight_dtype``: one rounding of
-        ``fl(codebook[code] * absmax)`` or ``fl(scale * (code - zero_point))``. Then
-        ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, by ``accumulation`` as in
-        :class:`MatmulDescriptor`, ``t = fl(t + bias[n])``, ``t = fl(t + residual[m, n])`` where
-        there are such, and one rounding to ``output_dtype``: the bits of two plans, one after the
-        other.
+        GROUPS_SM90: ``v[n, k]`` is ``codebook[code]`` or ``code - zero_point``, rounded to
+        ``weight_dtype``, and ``s`` the absmax or the scale of its block or group. k is cut into
+        eight spans of ``128 * ceil(k / 1024)`` terms, and each into runs of ``min(size, 128)``
+        terms that share a scale. ``acc = fma(p, s, acc)`` for each run of a span, where p is the
+        sum of ``input[m, k] * v[n, k]`` over the run as a tensor core of sm_90 adds it. ``t`` is
+        the sum of the eight acc, in order. Zero points count as the nearest number from -128 to
+        127.
+        TENSOR_SM90 and LANES: ``w[n, k]`` are the numbers that
+        :class:`BlockwiseDequantizeDescriptor` (blocks) or :class:`DequantizeDescriptor` (groups)
+        writes in ``weight_dtype``: one rounding of ``fl(codebook[code] * absmax)`` or
+        ``fl(scale * (code - zero_point))``. ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in
+        float32, as in :class:`MatmulDescriptor`: the bits of two plans, one after the other.
+        Then ``t = fl(t + bias[n])``, ``t = fl(t + residual[m, n])`` where there are such, and one
+        rounding to ``output_dtype``.
 
     Dtypes:
         input, ``weight_dtype`` and output float16, bfloat16, float32; codes uint4, of groups int4
         as well; absmax, scales and codebooks float32; codes of nested absmax uint8; zero points
-        int32; bias and residual float16, bfloat16, float32, float64. TENSOR_SM90 needs one and the
-        same 16-bit type as ``input_dtype`` and ``weight_dtype``.
+        int32; bias and residual float16, bfloat16, float32, float64. GROUPS_SM90 and TENSOR_SM90
+        need one and the same 16-bit type as ``input_dtype`` and ``weight_dtype``.
 
     Shapes:
         ``input_shape`` is ``(..., m, k)``, of rank 2 to 8, ``weight_shape`` ``(n, k)``; any
@@ -73,14 +80,16 @@ class Linear4BitDescriptor(Descriptor):
         nibble_order: Which nibble has the first of two codes: HIGH_FIRST as in bitsandbytes; for
             ROW_MAJOR alone.
         weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
-        accumulation: The order of sums: TENSOR_SM90 or LANES. Default: TENSOR_SM90 where
-            ``input_dtype`` and ``weight_dtype`` are one 16-bit type, else LANES.
+        accumulation: The order of sums: GROUPS_SM90, TENSOR_SM90 or LANES. Default: LANES unless
+            ``input_dtype`` and ``weight_dtype`` are one 16-bit type. Of such a type GROUPS_SM90
+            where groups have 16, 32, 64 or a multiple of 128 terms, or blocks have 32, 64 or a
+            multiple of 128 codes and divide k, else TENSOR_SM90.
         bias_dtype: Element type of ``bias``; None: there is none.
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes that do not fit together, another dtype, neither blocks nor groups
-            or both, an accumulation that the types do not have.
+        DescriptorError: Shapes that do not fit together, another dtype, neither blocks nor groups or
+            both, an accumulation that the types, groups or blocks do not have.
 
     Source:
         bitsandbytes ``gemv_4bit`` and ``matmul_4bit``; GPTQ's and AWQ's groups.

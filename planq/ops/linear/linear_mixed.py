@@ -23,17 +23,26 @@ class LinearMixedDescriptor(Descriptor):
         a codebook, or unsigned: :class:`Linear4BitDescriptor`.
 
     Formula:
-        ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, by ``accumulation`` as in
+        GROUPS_SM90: ``v[n, k] = code - zero_point``, rounded to ``weight_dtype``. k is cut into
+        eight spans of ``128 * ceil(k / 1024)`` terms, and each into runs of ``min(size, 128)``
+        terms that share a scale; a channel is one group of all terms. ``acc = fma(p, s, acc)`` for
+        each run of a span, where s is its ``weight_scale`` and p the sum of
+        ``input[m, k] * v[n, k]`` over the run as a tensor core of sm_90 adds it. ``t`` is the sum
+        of the eight acc, in order. Zero points count as the nearest number from -128 to 255, of
+        INT4 to 127.
+        TENSOR_SM90 and LANES: ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, as in
         :class:`MatmulDescriptor`. ``channel(0)``: ``w`` is the code, which ``weight_dtype`` holds
         exactly, and ``t = fl(t * weight_scale[n])``. ``group(size)``: ``w`` is what
         :class:`DequantizeDescriptor` writes in ``weight_dtype``, one rounding of
-        ``fl(scale * (code - zero_point))``. Then ``t = fl(t + bias[n])``,
-        ``t = fl(t + residual[m, n])`` where there are such, and one rounding to ``output_dtype``.
+        ``fl(scale * (code - zero_point))``.
+        Then ``t = fl(t + bias[n])``, ``t = fl(t + residual[m, n])`` where there are such, and one
+        rounding to ``output_dtype``.
 
     Dtypes:
         input, ``weight_dtype`` and output float16, bfloat16, float32; codes int8 or int4; scales
         float32; zero points int32; bias and residual float16, bfloat16, float32, float64.
-        TENSOR_SM90 needs one and the same 16-bit type as ``input_dtype`` and ``weight_dtype``.
+        GROUPS_SM90 and TENSOR_SM90 need one and the same 16-bit type as ``input_dtype`` and
+        ``weight_dtype``.
 
     Shapes:
         ``input_shape`` is ``(..., m, k)``, of rank 2 to 8, ``weight_shape`` ``(n, k)``; any
@@ -63,14 +72,16 @@ class LinearMixedDescriptor(Descriptor):
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
         nibble_order: INT4 only: which nibble has the first of two codes; for ROW_MAJOR alone.
         weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
-        accumulation: The order of sums: TENSOR_SM90 or LANES. Default: TENSOR_SM90 where
-            ``input_dtype`` and ``weight_dtype`` are one 16-bit type, else LANES.
+        accumulation: The order of sums: GROUPS_SM90, TENSOR_SM90 or LANES. Default: LANES unless
+            ``input_dtype`` and ``weight_dtype`` are one 16-bit type. Of such a type GROUPS_SM90
+            for channels, and for groups of 16, 32, 64 or a multiple of 128 terms, else
+            TENSOR_SM90.
         bias_dtype: Element type of ``bias``; None: there is none.
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
         DescriptorError: Shapes that do not fit together, another dtype or scope, zero points of
-            channels, an accumulation that the types do not have.
+            channels, an accumulation that the types or groups do not have.
 
     Source:
         CUTLASS's mixed-dtype GEMMs; torch ``_weight_int8pack_mm`` and torchao's weight-only int8.
