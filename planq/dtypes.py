@@ -132,6 +132,11 @@ class Convention(Vocabulary):
     ``DEEPSPEED``: groups with 2^b levels and a stored multiplier; also its fake quantization.
     ``DEEPSPEED_INTX``: groups with 2^b - 1 levels and a stored divisor. docs/numerics/group.md has
     both.
+    ``MX``, ``MX_ROUND_UP``: OCP's microscaling formats, groups of 32 whose scales are powers of two
+    (float8_e8m0fnu). Their exponent is that of the largest magnitude as it is, or rounded to the
+    code's mantissa first.
+    ``NVFP4``: groups of 16 float4_e2m1fn codes with float8_e4m3fn scales, under a scale of the
+    whole tensor.
     """
 
     PLANQ = "planq"
@@ -141,6 +146,9 @@ class Convention(Vocabulary):
     BARACUDA = "baracuda"
     DEEPSPEED = "deepspeed"
     DEEPSPEED_INTX = "deepspeed_intx"
+    MX = "mx"
+    MX_ROUND_UP = "mx_round_up"
+    NVFP4 = "nvfp4"
 
 
 class Rounding(Vocabulary):
