@@ -29,8 +29,8 @@ class Linear4BitDescriptor(Descriptor):
         eight spans of ``128 * ceil(k / 1024)`` terms, and each into runs of ``min(size, 128)``
         terms that share a scale. ``acc = fma(p, s, acc)`` for each run of a span, where p is the
         sum of ``input[m, k] * v[n, k]`` over the run as a tensor core of sm_90 adds it. ``t`` is
-        the sum of the eight acc, in order. Zero points count as the nearest number from -128 to
-        127.
+        the sum of the eight acc, in order. Zero points count as the nearest number from -120 to
+        120.
         TENSOR_SM90 and LANES: ``w[n, k]`` are the numbers that
         :class:`BlockwiseDequantizeDescriptor` (blocks) or :class:`DequantizeDescriptor` (groups)
         writes in ``weight_dtype``: one rounding of ``fl(codebook[code] * absmax)`` or

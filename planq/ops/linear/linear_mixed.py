@@ -29,7 +29,7 @@ class LinearMixedDescriptor(Descriptor):
         each run of a span, where s is its ``weight_scale`` and p the sum of
         ``input[m, k] * v[n, k]`` over the run as a tensor core of sm_90 adds it. ``t`` is the sum
         of the eight acc, in order. Zero points count as the nearest number from -128 to 255, of
-        INT4 to 127.
+        INT4 from -120 to 120.
         TENSOR_SM90 and LANES: ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, as in
         :class:`MatmulDescriptor`. ``channel(0)``: ``w`` is the code, which ``weight_dtype`` holds
         exactly, and ``t = fl(t * weight_scale[n])``. ``group(size)``: ``w`` is what

@@ -293,8 +293,8 @@ class CodedLayer(FloatLayer):
         """v (n, k) in T, and the scales (n, groups): codes less zero points that have bounds."""
         codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
         if "weight_zero_point" in given:
-            most = 255 if self.code_dtype == "int8" else 127
-            shifts = np.clip(given["weight_zero_point"].astype(np.int64), -128, most)
+            bounds = (-128, 255) if self.code_dtype == "int8" else (-120, 120)
+            shifts = np.clip(given["weight_zero_point"].astype(np.int64), *bounds)
             codes = codes - np.repeat(shifts, self.segment, axis=1)[:, : self.terms]
         scale = given["weight_scale"]
         scale = scale if scale.ndim == 2 else scale[:, None]

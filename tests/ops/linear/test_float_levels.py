@@ -258,7 +258,9 @@ def products(dtypes: tuple[str, str], make: Callable[..., Made]) -> Iterator[Sum
 
 # m, n, k: rows of more than a block, and spans of one slice and of more.
 EXTENTS_OF_RUNS = ((4, 32, 128), (65, 3, 48), (3, 17, 300), (9, 33, 31), (2, 5, 1100), (1, 40, 129))
-ZERO_POINTS = (0, 1, 7, -8, 8, 127, 128, 129, -128, -129, 255, 256, 2**31 - 1, -(2**31), 100000)
+ZERO_POINTS = (0, 1, 7, -8, 120, 121, 127, -120, -121, 128, 129, -128, -129, 255, 256, 100000)
+ZERO_POINTS += (2**31 - 1, -(2**31))
+BOUNDS = {"int8": (-128, 255)}
 SCALES = (1.0, 0.0, -0.0, -1.5, np.inf, np.nan, 2.0**-149, 2.0**127, 3e-39, 1e30, -1e-30)
 
 
@@ -284,7 +286,7 @@ def runs(dtype: str, make: Callable[..., Made]) -> Iterator[Runs]:
             yield Runs(a, kind, codes, narrowed(table, dtype)[codes], scale, size, None, table)
             continue
         zero = rng.choice(ZERO_POINTS, (n, groups)).astype(np.int32)
-        counted = np.repeat(np.clip(zero, -128, 255 if kind == "int8" else 127), size, axis=1)
+        counted = np.repeat(zero.clip(*BOUNDS.get(kind, (-120, 120))), size, axis=1)
         for shift, zero_point in ((0, None), (counted[:, :k], zero)):
             v = narrowed((codes - shift).astype(np.float32), dtype)
             yield Runs(a, kind, codes, v, scale, size, zero_point)

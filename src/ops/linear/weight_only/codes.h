@@ -133,9 +133,10 @@ using math::span_terms;
 
 // What a zero point counts as. A code less one of these is a small integer, so a 16-bit type holds
 // it. Only where a zero point is no code, and codes have 8 bits, is it rounded: int8 reaches -383.
+// Codes of 4 bits are shifted in bfloat16, which has every integer up to 256: 136 and 120 are that.
 PLANQ_HD std::int32_t counted_zero_point(DType dtype, std::int32_t zero_point) {
-  const std::int32_t most = is_four_bit(dtype) ? 127 : 255;
-  const std::int32_t raised = zero_point > -128 ? zero_point : -128;
+  const std::int32_t least = is_four_bit(dtype) ? -120 : -128, most = is_four_bit(dtype) ? 120 : 255;
+  const std::int32_t raised = zero_point > least ? zero_point : least;
   return raised < most ? raised : most;
 }
 
