@@ -131,8 +131,8 @@ PLANQ_HD float number_at(const WeightCodes& codes, const float* codebook, std::i
 
 using math::span_terms;
 
-// What a zero point counts as. A code less one of these is a small integer, so a 16-bit type holds
-// it. Only where a zero point is no code, and codes have 8 bits, is it rounded: int8 reaches -383.
+// What a zero point counts as. A code less one of these is a small integer, which 16-bit types
+// hold. bfloat16 alone has to round some, of int8 under zero points above 128, which are no codes.
 PLANQ_HD std::int32_t counted_zero_point(DType dtype, std::int32_t zero_point) {
   const std::int32_t most = is_four_bit(dtype) ? 127 : 255;
   const std::int32_t raised = zero_point > -128 ? zero_point : -128;
