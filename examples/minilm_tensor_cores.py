@@ -32,7 +32,7 @@ BLOCK = 64
 
 
 class Bfloat16Product(minilm.Product):
-    """One of bfloat16 on both sides, whose sums are TENSOR_SM90 where nothing else is said."""
+    """One of bfloat16 on both sides, whose sums are TENSOR_SM90."""
 
     takes = torch.bfloat16
 
@@ -58,6 +58,7 @@ class LinearNF4(Bfloat16Product):
             weight_shape=self.shape,
             block_size=BLOCK,
             output_dtype="float32",
+            accumulation="tensor_sm90",
         )
 
 

@@ -685,7 +685,8 @@ def test_decoded_weights_have_the_bits_of_the_host(kind: str) -> None:
             assert np.array_equal(found, expected[:m]), (m, n)
 
 
-def test_decoded_weights_meet_every_product_of_a_batch() -> None:
+@pytest.mark.parametrize("accumulation", ["tensor_sm90", "groups_sm90"])
+def test_decoded_weights_meet_every_product_of_a_batch(accumulation: str) -> None:
     """Inputs whose rows of a batch are apart have the bits that they have one after another."""
     batch, m, n, k = 3, 24, 8200, 256
     inputs = torch.randn(batch, m + 8, k, device=DEVICE).bfloat16()[:, :m]
@@ -699,6 +700,7 @@ def test_decoded_weights_meet_every_product_of_a_batch() -> None:
             input_dtype="bfloat16",
             codebook="nf4",
             block_size=64,
+            accumulation=accumulation,
         )
         spec = desc.operands()
         output = torch.empty((*given.shape[:-1], n), dtype=torch.bfloat16, device=DEVICE)

@@ -225,7 +225,10 @@ class Case:
 
 
 def sized(fields: dict[str, Any], count: int) -> dict[str, Any]:
-    """The shapes of a problem with `count` codes in its input, of 64 terms, and 64 columns."""
+    """The shapes of a problem with `count` codes in its input, of 64 terms, and 64 columns.
+
+    An order of sums that asks for more of the terms than those have follows from the rest again.
+    """
     if "shape" in fields:
         rank = len(fields["shape"])
         last = fields["axis"] in (-1, rank - 1)
@@ -233,7 +236,8 @@ def sized(fields: dict[str, Any], count: int) -> dict[str, Any]:
         return {"shape": shape, "axis": -1 if last else 0}
     rows = [64, count // 64] if fields.get("transpose_input") else [count // 64, 64]
     ones = [1] * (len(fields["input_shape"]) - 2)
-    return {"input_shape": [*ones, *rows], "weight_shape": [64, 64]}
+    made: dict[str, Any] = {"input_shape": [*ones, *rows], "weight_shape": [64, 64]}
+    return made | ({"accumulation": None} if fields.get("accumulation") == "groups_sm90" else {})
 
 
 @dataclass(frozen=True)

@@ -228,8 +228,31 @@ def whole_groups(draw: Draw, problem: Any) -> Any:
     )
 
 
+def whole_runs(draw: Draw, problem: Any) -> Any:
+    """A layer whose types and whose groups or blocks have the order GROUPS_SM90, if that is its."""
+    if problem.accumulation != "groups_sm90":
+        return problem
+    changes: dict[str, Any] = {"weight_dtype": None}
+    if problem.input_dtype == "float32":
+        changes["input_dtype"] = draw.choice(("float16", "bfloat16"))
+    if getattr(problem, "block_size", None):
+        n, k = problem.weight_shape
+        terms = -(-k // 32) * 32
+        changes["weight_shape"] = (n, terms)
+        changes["input_shape"] = (*problem.input_shape[:-1], terms)
+        sizes = [size for size in (32, 64, 128, 256, 384, 1024) if terms % size == 0]
+        changes["block_size"] = draw.choice(sizes)
+    elif problem.weight_scope[0] == "group":
+        changes["weight_scope"] = ("group", draw.choice((16, 32, 64, 128, 256, 384, 1024)), 1)
+    return replace(problem, **changes)
+
+
 # Problems whose fields go together in a way that changes of one at a time would miss.
-TOGETHER = {"swizzled_quantize": whole_groups}
+TOGETHER = {
+    "swizzled_quantize": whole_groups,
+    "linear_4bit": whole_runs,
+    "linear_mixed": whole_runs,
+}
 
 
 def nbytes(desc: planq.Descriptor) -> int:

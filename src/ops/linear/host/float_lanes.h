@@ -36,12 +36,13 @@ inline void add_up_lanes(Lanes& lanes, int row, float* sums) {
   Lanes lanes;
   alignas(64) float panel[kPanelTerms][kPanelColumns];
   alignas(64) float lines[kLaneRows][kPanelTerms];
+  alignas(64) Lines columns;
   for (std::int64_t row = 0; row < b.rows; row += kLaneRows) {
     const int rows = static_cast<int>(std::min<std::int64_t>(kLaneRows, b.rows - row));
     std::memset(&lanes, 0, sizeof lanes);
     for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
       const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
-      widen_values(p.weight, b.column, b.columns, term, terms, panel);
+      widen_values(p.weight, b.column, b.columns, term, terms, columns, panel);
       widen_terms(p.input, b.row + row, rows, term, terms, lines);
       for (int r = 0; r < rows; ++r)
         for (std::int64_t i = 0; i < terms; i += math::kLaneTerms)

@@ -16,12 +16,12 @@
 #include "ops/linear/host/float_output.h"
 #include "ops/linear/host/float_tensor_core.h"
 
-// This uses what it is after.
+// Of the chains in float_tensor_core.h.
 #include "ops/linear/host/float_groups.h"
 
 namespace planq::host::PLANQ_LEVEL::floating {
 
-// Not inlined: the sums of spans lie beside fewer sums.
+// Not inlined: it has fewer sums than the other body, since those of spans lie beside them.
 [[gnu::noinline]] inline void compute_groups(const Gemm& p, const Block& b) {
   alignas(64) float sums[kGroupRows * kPanelColumns] = {};
   sums_by_groups(p, b, sums);

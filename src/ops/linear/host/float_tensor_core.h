@@ -46,8 +46,13 @@ inline bool any(Ints lanes) {
 
 struct alignas(64) WidePanel {
   float values[kPanelTerms][kPanelColumns];
-  std::int16_t exponents[kPanelTerms][kPanelColumns];
+  // Stacks may be small: lines lie where exponents will be once the values are known.
+  union {
+    Lines lines;
+    std::int16_t exponents[kPanelTerms][kPanelColumns];
+  };
 };
+static_assert(sizeof(WidePanel::lines) == sizeof(WidePanel::exponents));
 struct alignas(64) WideRows {
   float values[kWideRows][kPanelTerms];
   std::int32_t exponents[kWideRows][kPanelTerms];
@@ -66,7 +71,7 @@ inline void widen_rows(const GemmOperand& operand, std::int64_t row, int rows, s
 
 inline void widen_panel(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
                         std::int64_t term, std::int64_t terms, WidePanel& panel) {
-  widen_values(operand, column, columns, term, terms, panel.values);
+  widen_values(operand, column, columns, term, terms, panel.lines, panel.values);
   const int smallest = format_of(operand.dtype).smallest_exponent();
   for (int i = 0; i < kPanelTerms; ++i)
     *reinterpret_cast<Ints*>(panel.exponents[i]) =

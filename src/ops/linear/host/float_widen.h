@@ -113,10 +113,12 @@ inline void transpose(Floats (&rows)[kFloatLanes]) {
   if constexpr (kStep > 1) transpose<kStep / 2>(rows);
 }
 
+// Rows of weights, which are columns of a panel once they are transposed.
+using Lines = float[kFloatLanes][kPanelTerms];
+
 // At most kFloatLanes columns of a panel, from rows of weights. Zeros stand for missing columns.
 inline void widen_columns(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
-                          std::int64_t term, std::int64_t terms, float* to) {
-  alignas(64) float lines[kFloatLanes][kPanelTerms];
+                          std::int64_t term, std::int64_t terms, Lines& lines, float* to) {
   if (columns < kFloatLanes) std::memset(lines, 0, sizeof lines);
   widen_terms(operand, column, columns, term, terms, lines);
   for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
@@ -130,14 +132,14 @@ inline void widen_columns(const GemmOperand& operand, std::int64_t column, std::
   }
 }
 
-// The numbers of a panel; zeros stand for missing columns and terms.
+// The numbers of a panel; zeros stand for missing columns and terms. `lines`: aligned room.
 inline void widen_values(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
-                         std::int64_t term, std::int64_t terms,
+                         std::int64_t term, std::int64_t terms, Lines& lines,
                          float (&values)[kPanelTerms][kPanelColumns]) {
   if (!operand.transposed()) {
     for (int c = 0; c < kPanelColumns; c += kFloatLanes)
       widen_columns(operand, column + c, std::clamp<std::int64_t>(columns - c, 0, kFloatLanes),
-                    term, terms, values[0] + c);
+                    term, terms, lines, values[0] + c);
     return;
   }
   if (columns < kPanelColumns || terms < kPanelTerms) std::memset(values, 0, sizeof values);

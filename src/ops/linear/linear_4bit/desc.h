@@ -1,5 +1,6 @@
-// linear_4bit: a linear layer of floating activations and 4-bit weights: matmul with the weights
-// that blockwise_dequantize, or dequantize, writes.
+// linear_4bit: a linear layer of floating activations and 4-bit weights. It is matmul with the
+// weights that blockwise_dequantize, or dequantize, writes. In the order GroupsSm90 their scales
+// meet sums instead.
 #pragma once
 
 #include "core/registry.h"

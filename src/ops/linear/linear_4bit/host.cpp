@@ -1,4 +1,4 @@
-// linear_4bit on the host. Weights are dequantized on the way, a slice of k at a time.
+// linear_4bit on the host. Codes become numbers on the way, a slice of k at a time.
 #include "ops/linear/linear_4bit/desc.h"
 #include "ops/linear/tables/float_kernels_host.h"
 

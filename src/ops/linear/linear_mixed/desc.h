@@ -1,6 +1,7 @@
 // linear_mixed: a linear layer of floating activations and integer weights. Scales are either those
 // of channels, which the epilogue multiplies sums with, or those of groups: then weights are
-// dequantized as dequantize does it.
+// dequantized as dequantize does it. In the order GroupsSm90 a channel is one group, and scales
+// meet the sums of their groups.
 #pragma once
 
 #include "core/registry.h"

@@ -1,4 +1,4 @@
-// linear_mixed on the host. Weights are dequantized on the way, a slice of k at a time.
+// linear_mixed on the host. Codes become numbers on the way, a slice of k at a time.
 #include "ops/linear/linear_mixed/desc.h"
 #include "ops/linear/tables/float_kernels_host.h"
 

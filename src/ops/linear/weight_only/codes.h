@@ -131,9 +131,9 @@ PLANQ_HD float number_at(const WeightCodes& codes, const float* codebook, std::i
 
 using math::span_terms;
 
-// What a zero point counts as. A code less one of these is a small integer, so a 16-bit type holds
-// it. Only where a zero point is no code, and codes have 8 bits, is it rounded: int8 reaches -383.
-// Codes of 4 bits are shifted in bfloat16, which has every integer up to 256: 136 and 120 are that.
+// What a zero point counts as. A code less one of these is a small integer, which 16-bit types
+// hold. bfloat16 alone has to round some, of int8 under zero points above 128, which are no codes.
+// Kernels shift 4-bit codes in bfloat16, from 128 or 136 on: it has every integer up to 256.
 PLANQ_HD std::int32_t counted_zero_point(DType dtype, std::int32_t zero_point) {
   const std::int32_t least = is_four_bit(dtype) ? -120 : -128, most = is_four_bit(dtype) ? 120 : 255;
   const std::int32_t raised = zero_point > least ? zero_point : least;
