@@ -112,6 +112,34 @@ __device__ __forceinline__ uint4 load_from_block(std::uint32_t address, int rank
   return v;
 }
 
+// The address in the shared memory of block `rank` of what is at `address` in this block.
+__device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t address, int rank) {
+  std::uint32_t remote = address;
+#if PLANQ_HAS_CLUSTERS
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+#endif
+  return remote;
+}
+// Stores two numbers in another block, whose barrier then counts their eight bytes.
+__device__ __forceinline__ void send_pair(std::uint32_t remote, float2 pair,
+                                          std::uint32_t remote_barrier) {
+#if PLANQ_HAS_CLUSTERS
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::
+          "r"(remote),
+      "r"(__float_as_uint(pair.x)), "r"(__float_as_uint(pair.y)), "r"(remote_barrier)
+      : "memory");
+#endif
+}
+// Arrives at a barrier of block `rank`. This publishes nothing that the thread has written.
+__device__ __forceinline__ void arrive_in_block(const Barrier& barrier, int rank) {
+#if PLANQ_HAS_CLUSTERS
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
+                   address_in_block(barrier.address(), rank))
+               : "memory");
+#endif
+}
+
 // A named barrier of `threads` threads of the block, which are whole warps. `name`: 1 to 15.
 __device__ __forceinline__ void named_barrier_wait(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");

@@ -17,6 +17,18 @@ using SharedAddress = std::uint32_t;
 __device__ __forceinline__ SharedAddress shared_address_of(const void* place) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(place));
 }
+__device__ __forceinline__ std::uint32_t load_shared_word(SharedAddress address) {
+  std::uint32_t word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+  return word;
+}
+__device__ __forceinline__ uint4 load_shared_vector(SharedAddress address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
 __device__ __forceinline__ float2 load_shared_pair(SharedAddress address) {
   float2 pair;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(address));

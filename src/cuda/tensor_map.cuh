@@ -85,6 +85,16 @@ __device__ __forceinline__ void prefetch_bytes(std::uintptr_t from, std::uint32_
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
+// Copies bytes that lie side by side. Addresses and size are multiples of 16 bytes.
+__device__ __forceinline__ void copy_bytes(void* to, const void* from, int bytes,
+                                           const Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(barrier.address())
+      : "memory");
+}
+
 // Copies a box. The barrier counts the bytes of a whole box, even if a part of it lies outside the
 // matrix.
 __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,

@@ -114,6 +114,25 @@ Fault coded_groups(Fields& f) {
                               (scope.kind == ScopeKind::Group ? "s of the other" : "")};
 }
 
+// The kind of a layer's codes in the order of GroupsSm90.
+template <class Fields>
+CodeKind kind_of_layer(const Fields& f) {
+  CodeKind kind;
+  kind.dtype = f.code_dtype;
+  kind.values = f.weight_dtype;
+  kind.has_zero_points = f.weight_mode == Mode::Asymmetric;
+  std::int64_t segment = f.weight_scope.kind == ScopeKind::Group ? f.weight_scope.size : 0;
+  if constexpr (requires { f.block_size; })
+    if (f.has_blocks()) {
+      kind.has_blocks = true;
+      kind.has_nested = f.nested_block_size > 0;
+      segment = f.block_size;
+    }
+  constexpr std::int64_t kMost = math::kMostRunTerms;
+  kind.run = static_cast<int>(segment > 0 ? std::min(segment, kMost) : kMost);
+  return kind;
+}
+
 // The codes of an operand, without codebook, statistics, scales and zero points.
 template <class Fields>
 WeightCodes stored_codes(const Fields& f, const OperandView& weight) {

@@ -8,7 +8,7 @@
 
 namespace planq::linear::sm90 {
 
-enum class Body : std::uint8_t { Fastest, Tiles, TallTiles, FewRows, Unaligned };
+enum class Body : std::uint8_t { Fastest, Tiles, TallTiles, FewRows, MmaFewRows, Panels };
 
 constexpr std::string_view name_of(Body body) {
   switch (body) {
@@ -18,8 +18,11 @@ constexpr std::string_view name_of(Body body) {
       return "wgmma_tall_tiles";
     case Body::FewRows:
       return "wgmma_few_rows";
-    case Body::Unaligned:  // few rows that TMA cannot read
+    case Body::MmaFewRows:  // by mma.sync: operands that TMA cannot read, and weights that are
+                            // codes
       return "few_rows";
+    case Body::Panels:  // of numbers, in the workspace
+      return "wgmma_panels";
     default:
       return "wgmma";
   }

@@ -42,7 +42,7 @@ Status launch_unread(const Gemm& gemm, const Device& device, Bound& bound) {
 Status launch_unaligned(const Gemm& gemm, const Device& device, Bound& bound) {
   if (is_fp8(gemm.input.dtype) || !float_few_rows::takes(gemm))
     return launch_unread(gemm, device, bound);
-  bound.name_body(name_of(sm90::Body::Unaligned));
+  bound.name_body(name_of(sm90::Body::MmaFewRows));
   return float_few_rows::launch(gemm, bound);
 }
 
@@ -95,7 +95,7 @@ Status preload_float_transposed(DType values, bool input, bool weight) {
 Status launch_float_sm90(const Gemm& gemm, sm90::Body body, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
   if (is_outside(gemm)) return launch_unread(gemm, device, bound);
-  if (body == sm90::Body::Unaligned) return launch_unaligned(gemm, device, bound);
+  if (body == sm90::Body::MmaFewRows) return launch_unaligned(gemm, device, bound);
   const sm90::FloatChoice choice =
       sm90::choose_floats({{gemm.m, gemm.n, gemm.k, gemm.batch.size(), device.multiprocessors},
                            static_cast<int>(detail::element_bytes(gemm.input.dtype)),

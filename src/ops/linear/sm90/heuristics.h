@@ -293,3 +293,39 @@ inline Choice choose(const sm90::Problem& p, bool few_rows, bool tiles, bool nes
 }
 
 }  // namespace planq::linear::sm90::weight_only
+
+namespace planq::linear::sm90::groups {
+
+// A kernel of sm90/groups_tiles.cuh. `tokens`: of a tile. `owners`: warpgroups of a block with 64
+// columns each of their own. `sharing`: warpgroups that share the same columns and take spans of k
+// in turn. `cost`: microseconds of a round of tiles with 8192 terms, measured on one H100.
+struct TileWidth {
+  int tokens, owners, sharing;
+  double cost;
+};
+inline constexpr std::array<TileWidth, 3> kTileWidths = {
+    {{32, 1, 4, 26}, {64, 1, 2, 35}, {64, 2, 1, 52}}};
+
+// The estimated time of a width.
+inline double microseconds(const sm90::Problem& p, const TileWidth& width) {
+  using sm90::detail::parts;
+  const std::int64_t tiles = parts(p.m, width.tokens) * parts(p.n, 64 * width.owners) * p.batches;
+  return static_cast<double>(parts(tiles, p.multiprocessors)) * width.cost *
+         static_cast<double>(p.k) / 8192;
+}
+inline int choose_width(const sm90::Problem& p) {
+  const auto* best = std::min_element(kTileWidths.begin(), kTileWidths.end(),
+                                      [&](const TileWidth& a, const TileWidth& b) {
+                                        return microseconds(p, a) < microseconds(p, b);
+                                      });
+  return static_cast<int>(best - kTileWidths.begin());
+}
+
+// Panels cost what it takes to write their numbers, and then hardly more than numbers do.
+inline bool prefers_panels(const sm90::Problem& p) {
+  const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
+  const double multiply = 2 * static_cast<double>(p.m * p.batches) * weights / 6e8;
+  return weights * 1.2e-6 + multiply < microseconds(p, kTileWidths[choose_width(p)]);
+}
+
+}  // namespace planq::linear::sm90::groups

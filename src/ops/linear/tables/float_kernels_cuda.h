@@ -7,6 +7,7 @@
 
 #include "core/sku.h"
 #include "ops/linear/simt/launch.h"
+#include "ops/linear/sm90/groups_launch.h"
 #include "ops/linear/tables/float_kernels.h"
 
 namespace planq::cuda {
@@ -212,14 +213,53 @@ constexpr Kernel wgmma_kernel() {
           .bind = bind_wgmma<Layer, kBody>};
 }
 
+// Of weights that are codes, in the order of GroupsSm90.
+template <class Layer, DType kIn>
+Reason rejects_groups(const Descriptor& descriptor, const Device&) {
+  const Reason reason = linear::rejects_input<Layer, kIn>(descriptor);
+  return reason.accepted()
+             ? linear::rejects_accumulation<Layer, Accumulation::GroupsSm90>(descriptor)
+             : reason;
+}
+template <class Layer>
+std::size_t groups_workspace(const Descriptor& descriptor, const Device& device) {
+  const auto& f = descriptor.as<typename Layer::Fields>();
+  return linear::groups_workspace_sm90(f.weight_shape[0], f.weight_shape[1],
+                                       linear::kind_of_layer(f), device);
+}
+template <class Layer>
+Status prepare_groups(const Descriptor& descriptor, const Device&, State&) {
+  return linear::preload_groups_sm90(
+      linear::kind_of_layer(descriptor.as<typename Layer::Fields>()));
+}
+template <class Layer, linear::sm90::Body kBody>
+Status bind_groups(const Call& call, Bound& bound) {
+  const auto codes = Layer::codes_of(call);
+  return linear::launch_groups_sm90(Layer::gemm_of(call, codes), kBody, call, bound);
+}
+template <class Layer, DType kIn, linear::sm90::Body kBody>
+constexpr Kernel groups_kernel() {
+  Kernel kernel = wgmma_kernel<Layer, kIn, kBody>();
+  kernel.arithmetic = name_of(Accumulation::GroupsSm90);
+  kernel.guarantee = linear::kFloatGuarantee<Accumulation::GroupsSm90, kIn>;
+  kernel.rejects = rejects_groups<Layer, kIn>;
+  kernel.workspace = groups_workspace<Layer>;
+  kernel.prepare = prepare_groups<Layer>;
+  kernel.bind = bind_groups<Layer, kBody>;
+  return kernel;
+}
+
 // The bodies for a type of the input. Tall tiles, and few rows that are not aligned, are for 16-bit
-// numbers. Weights that are codes have one body, which chooses.
+// numbers. Weights that are codes have several bodies in the order of GroupsSm90 alone.
 template <class Layer, DType kIn>
 constexpr auto wgmma_bodies() {
   using linear::sm90::Body;
   constexpr Kernel fastest = wgmma_kernel<Layer, kIn, Body::Fastest>();
   if constexpr (linear::kHasCodes<Layer>)
-    return std::array{fastest};
+    return std::array{fastest, groups_kernel<Layer, kIn, Body::Fastest>(),
+                      groups_kernel<Layer, kIn, Body::Tiles>(),
+                      groups_kernel<Layer, kIn, Body::MmaFewRows>(),
+                      groups_kernel<Layer, kIn, Body::Panels>()};
   else if constexpr (bits_of(kIn) == 8)
     return std::array{fastest, wgmma_kernel<Layer, kIn, Body::Tiles>(),
                       wgmma_kernel<Layer, kIn, Body::FewRows>()};
@@ -227,7 +267,7 @@ constexpr auto wgmma_bodies() {
     return std::array{fastest, wgmma_kernel<Layer, kIn, Body::Tiles>(),
                       wgmma_kernel<Layer, kIn, Body::TallTiles>(),
                       wgmma_kernel<Layer, kIn, Body::FewRows>(),
-                      wgmma_kernel<Layer, kIn, Body::Unaligned>()};
+                      wgmma_kernel<Layer, kIn, Body::MmaFewRows>()};
 }
 template <class Layer, DType... kIn>
 constexpr auto wgmma_kernels() {

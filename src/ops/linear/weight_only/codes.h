@@ -135,7 +135,8 @@ using math::span_terms;
 // hold. bfloat16 alone has to round some, of int8 under zero points above 128, which are no codes.
 // Kernels shift 4-bit codes in bfloat16, from 128 or 136 on: it has every integer up to 256.
 PLANQ_HD std::int32_t counted_zero_point(DType dtype, std::int32_t zero_point) {
-  const std::int32_t least = is_four_bit(dtype) ? -120 : -128, most = is_four_bit(dtype) ? 120 : 255;
+  const std::int32_t least = is_four_bit(dtype) ? -120 : -128,
+                     most = is_four_bit(dtype) ? 120 : 255;
   const std::int32_t raised = zero_point > least ? zero_point : least;
   return raised < most ? raised : most;
 }
@@ -177,6 +178,21 @@ PLANQ_HD float scale_at(const WeightCodes& codes, std::int64_t row, std::int64_t
 PLANQ_HD int run_terms(const WeightCodes& codes) {
   return codes.segment_size < math::kMostRunTerms ? static_cast<int>(codes.segment_size)
                                                   : math::kMostRunTerms;
+}
+
+// What of a weight says which kernels multiply it, whatever its addresses and extents.
+struct CodeKind {
+  DType dtype = DType::UInt4, values = DType::BFloat16;
+  bool has_blocks = false, has_nested = false, has_zero_points = false;
+  int run = 0;  // terms
+};
+inline CodeKind kind_of(const WeightCodes& codes) {
+  return {codes.dtype,
+          codes.values,
+          codes.has_blocks(),
+          codes.statistics.nested_block_size != 0,
+          codes.zero_point != nullptr,
+          run_terms(codes)};
 }
 
 // The same codes, which then stand for their unscaled numbers alone.

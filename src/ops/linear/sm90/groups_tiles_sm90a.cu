@@ -1,0 +1,136 @@
+// The kernels of sm90/groups_tiles.cuh and their launch.
+#include "ops/linear/sm90/groups_tiles.cuh"
+
+#include "ops/linear/sm90/groups_launch.h"
+#include "ops/linear/sm90/operands.cuh"
+
+namespace planq::linear::sm90::groups::tiles {
+namespace {
+
+// Whether there are kernels for a kind of codes. Those of 8 bits have no zero points, and scales of
+// channels or of long groups.
+bool has_kernels(const CodeKind& kind) {
+  return is_four_bit(kind.dtype) ? kind.run >= kHalf : kind.run == kSlice && !kind.has_zero_points;
+}
+
+// Calls visit<shape>() for a kernel of kTileWidths.
+template <class T, int kWidth, class Visit>
+Status visit_codes(const CodeKind& kind, const Visit& visit) {
+  constexpr TileWidth kOwn = kTileWidths[kWidth];
+  const auto one = [&]<int kBits, int kRun, bool kShifted>() {
+    return visit.template
+    operator()<Shape<T, kBits, kOwn.tokens, kOwn.owners, kOwn.sharing, kRun, kShifted>>();
+  };
+  if (!is_four_bit(kind.dtype)) return one.template operator()<8, kSlice, false>();
+  if (kind.run == kHalf)
+    return kind.has_zero_points ? one.template operator()<4, kHalf, true>()
+                                : one.template operator()<4, kHalf, false>();
+  return kind.has_zero_points ? one.template operator()<4, kSlice, true>()
+                              : one.template operator()<4, kSlice, false>();
+}
+template <class T, class Visit>
+Status visit_widths(const CodeKind& kind, int width, const Visit& visit) {
+  static_assert(kTileWidths.size() == 3);
+  switch (width) {
+    case 0:
+      return visit_codes<T, 0>(kind, visit);
+    case 1:
+      return visit_codes<T, 1>(kind, visit);
+    default:
+      return visit_codes<T, 2>(kind, visit);
+  }
+}
+template <class Visit>
+Status visit_kernel(const CodeKind& kind, int width, const Visit& visit) {
+  return kind.values == DType::Float16 ? visit_widths<math::Half>(kind, width, visit)
+                                       : visit_widths<math::Bfloat16>(kind, width, visit);
+}
+
+// Whether StatisticCopies can copy the statistics. Nested ones need one word and one absmax for the
+// two statistics of a slice.
+bool has_statistics(const WeightCodes& codes) {
+  const BlockStatistics& s = codes.statistics;
+  const std::int64_t pitch =
+      std::max(codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row,
+               codes.zero_point_row);
+  if (static_cast<double>(codes.rows) * static_cast<double>(pitch) > cuda::kMaxIndex ||
+      s.dtype != DType::Float32)
+    return false;
+  if (s.nested_block_size == 0) return true;
+  const bool one_word = codes.segment_size == kHalf || codes.segment_size % kSlice == 0;
+  return one_word && s.nested_block_size % kHalves == 0 && s.nested_block_size <= cuda::kMaxIndex &&
+         codes.rows * pitch % 4 == 0 && cuda::aligned_to(s.absmax, 4);
+}
+
+// Whether TMA can read the codes: rows are whole vectors.
+bool has_aligned_rows(const WeightCodes& codes) {
+  const std::int64_t per_vector = cuda::kVectorBytes * (is_four_bit(codes.dtype) ? 2 : 1);
+  return codes.layout == WeightLayout::RowMajor && codes.terms % per_vector == 0 &&
+         codes.row_stride % per_vector == 0 && cuda::aligned_to(codes.data, cuda::kVectorBytes);
+}
+
+bool fill(const Gemm& gemm, const TileWidth& width, Args& args) {
+  const WeightCodes& codes = *gemm.weight.codes;
+  const std::int64_t per_byte = is_four_bit(codes.dtype) ? 2 : 1;
+  const cuda::ByteMatrices matrix{codes.data, codes.terms / per_byte,      codes.rows,
+                                  1,          codes.row_stride / per_byte, 0};
+  const int columns = width.owners * kGroupColumns;
+  const int box = is_four_bit(codes.dtype) ? cuda::kNarrowBoxBytes : cuda::kBoxBytes;
+  if (!cuda::encode_tensor_map(matrix, columns, args.codes_map, box) ||
+      !cuda::encode_tensor_map(matrices_of(gemm, gemm.input, gemm.m, kMovedInput), width.tokens,
+                               args.input_map))
+    return false;
+  args.input_step = step_of(gemm, kMovedInput);
+  args.outputs = outputs_of(gemm);
+  args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kHalf));
+  args.nested = cuda::Divider(
+      static_cast<std::uint32_t>(std::max<std::int64_t>(codes.statistics.nested_block_size, 1)));
+  args.column_segments = static_cast<std::int32_t>(
+      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row);
+  args.by_pairs = codes.segment_size == kHalf && args.column_segments % kHalves == 0 &&
+                  cuda::aligned_to(scales_of(args), sizeof(float2));
+  args.slices = static_cast<std::int32_t>(cuda::ceil_div(gemm.k, kSlice));
+  args.span_slices = static_cast<std::int32_t>(span_terms(gemm.k) / kSlice);
+  args.table_pitch = kPairPitch;
+  args.down = static_cast<std::int32_t>(cuda::ceil_div(gemm.m, width.tokens));
+  args.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, columns));
+  const std::int64_t batches = gemm.batch.size();
+  args.tiles = static_cast<std::int32_t>(args.down * args.across * batches);
+  return can_be_numbered(args.down, args.across, batches * (math::kSpans * args.span_slices));
+}
+
+}  // namespace
+
+Status preload(const CodeKind& kind) {
+  if (!has_kernels(kind)) return Status::success();
+  for (int width = 0; width < static_cast<int>(kTileWidths.size()); ++width)
+    PLANQ_TRY(visit_kernel(
+        kind, width, [&]<class S>() { return cuda::preload(multiply_tiles<S>, S::kSharedBytes); }));
+  return Status::success();
+}
+
+bool takes(const Gemm& gemm) {
+  const WeightCodes& codes = *gemm.weight.codes;
+  // TMA has zeros beyond k, in the input and in the codes. A given codebook may have an infinity
+  // there, which would be no zero beside one.
+  const bool whole = gemm.k % kSlice == 0;
+  return !gemm.empty() && has_kernels(kind_of(codes)) && has_aligned_rows(codes) &&
+         !is_outside(gemm) && has_statistics(codes) && (whole || !codes.codebook_is_operand);
+}
+
+Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched) {
+  const WeightCodes& codes = *gemm.weight.codes;
+  Args args(codes);
+  launched = fill(gemm, kTileWidths[static_cast<std::size_t>(width)], args);
+  if (!launched) return Status::success();
+  args.waits = bound.follows();
+  return visit_kernel(kind_of(codes), width, [&]<class S>() {
+    const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.tiles, device.multiprocessors),
+                          .threads = dim3(S::kThreads),
+                          .dependent = bound.follows(),
+                          .shared_bytes = S::kSharedBytes};
+    return cuda::launch(multiply_tiles<S>, grid, args, bound);
+  });
+}
+
+}  // namespace planq::linear::sm90::groups::tiles

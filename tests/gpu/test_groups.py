@@ -1,0 +1,124 @@
+"""Weight-only products in the order of GROUPS_SM90: whatever body runs, the bits are the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import planq
+
+DEVICE = "cuda:0"
+BODIES = ("wgmma", "few_rows", "wgmma_tiles", "wgmma_panels", "mma")
+MOST_ROWS = 200
+ROWS = (1, 2, 5, 8, 9, 16, 17, 33, 64, 65, 97, 129, MOST_ROWS)
+SHAPES = ((96, 1024), (272, 1184), (80, 2048), (160, 11_008))
+"""Columns and terms: spans with and without a rest, half a stage more, and spans of no terms."""
+
+GROUPS: dict[str, dict[str, Any]] = {
+    "int4": {"code_dtype": "int4", "weight_scope": planq.Scope.group(128)},
+    "uint4_shifted": {
+        "code_dtype": "uint4",
+        "weight_scope": planq.Scope.group(64),
+        "weight_mode": "asymmetric",
+    },
+    "int4_of_32": {
+        "code_dtype": "int4",
+        "weight_scope": planq.Scope.group(32),
+        "nibble_order": "low_first",
+    },
+    "uint4_of_256": {
+        "code_dtype": "uint4",
+        "weight_scope": planq.Scope.group(256),
+        "weight_mode": "asymmetric",
+        "nibble_order": "low_first",
+    },
+    "nf4": {"codebook": "nf4", "block_size": 64},
+    "fp4_of_32": {"codebook": "fp4", "block_size": 32},
+    "given": {"codebook": "given", "block_size": 32},
+    "nested": {"codebook": "nf4", "block_size": 64, "nested_block_size": 256},
+    "int8": {"code_dtype": "int8", "weight_scope": planq.Scope.channel(0)},
+    "int8_shifted": {
+        "code_dtype": "int8",
+        "weight_scope": planq.Scope.group(128),
+        "weight_mode": "asymmetric",
+    },
+    "int8_of_64": {"code_dtype": "int8", "weight_scope": planq.Scope.group(64)},
+    "int8_of_32": {"code_dtype": "int8", "weight_scope": planq.Scope.group(32)},
+}
+
+
+def stream() -> Any:
+    return torch.cuda.current_stream()
+
+
+def layer(kind: str, m: int, n: int, k: int, dtype: str) -> planq.Descriptor:
+    fields = GROUPS[kind] | {"input_shape": (m, k), "weight_shape": (n, k), "input_dtype": dtype}
+    fields |= {"bias_dtype": "float32", "residual_dtype": dtype, "output_dtype": "float32"}
+    make = planq.LinearMixedDescriptor if "int8" in kind else planq.Linear4BitDescriptor
+    return make(**fields)
+
+
+def random_operands(desc: planq.Descriptor) -> dict[str, torch.Tensor]:
+    """Any codes; scales above 0; rows of the input that are large, tiny, and not finite."""
+    operands = {}
+    for name, spec in desc.operands().items():
+        dtype = getattr(torch, spec.storage)
+        if name == "weight_zero_point":
+            value = torch.randint(-300, 300, spec.extents, device=DEVICE, dtype=dtype)
+        elif dtype.is_floating_point:
+            value = torch.randn(spec.extents, device=DEVICE)
+            value = (value.abs() + 0.1 if "scale" in name or "absmax" in name else value).to(dtype)
+        else:
+            low, high = (0, 256) if dtype == torch.uint8 else (-128, 128)
+            value = torch.randint(low, high, spec.extents, device=DEVICE, dtype=dtype)
+        operands[name] = value
+    x = operands["input"]
+    x[3 % len(x)] *= 1e4
+    x[7 % len(x)] *= 1e-5
+    x[11 % len(x), 5] = float("inf")
+    x[13 % len(x), 17] = float("nan")
+    del operands["output"]
+    return operands
+
+
+def bodies(kind: str, m: int, given: dict[str, torch.Tensor], body: str | None) -> tuple[Any, str]:
+    """The outputs as integers, and the body that made them."""
+    n, k = given["residual"].shape[1], given["input"].shape[1]
+    desc = layer(kind, m, n, k, str(given["input"].dtype).removeprefix("torch."))
+    by_row = {name: of[:m] if name in ("input", "residual") else of for name, of in given.items()}
+    output = torch.full((m, n), -7.0, device=DEVICE)
+    args = type(desc).__name__.replace("Descriptor", "Args")
+    plan = planq.Plan.select(stream(), desc, planq.PlanPreference(body=body))
+    workspace = torch.empty(max(plan.workspace_size(), 1), device=DEVICE, dtype=torch.uint8)
+    launch = plan.bind(workspace, getattr(planq, args)(**by_row, output=output))
+    launch(stream())
+    return output.view(torch.int32), launch.body
+
+
+def cases() -> Iterator[Any]:
+    for kind, fields in GROUPS.items():
+        for n, k in SHAPES:
+            if k % fields.get("block_size", 1) == 0:
+                yield pytest.param(kind, n, k, id=f"{kind}-{n}x{k}")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("kind", "n", "k"), cases())
+def test_every_body_has_the_bits_of_the_model(kind: str, n: int, k: int, dtype: str) -> None:
+    """For every number of rows on both sides of each kernel's width; the model is `outputs`."""
+    given = random_operands(layer(kind, MOST_ROWS, n, k, dtype))
+    wanted, body = bodies(kind, MOST_ROWS, given, "outputs")
+    assert body == "outputs"
+    ran = set()
+    for name in BODIES:
+        for m in ROWS:
+            found, body = bodies(kind, m, given, name)
+            assert torch.equal(found, wanted[:m]), (name, body, m)
+            ran.add(body)
+    assert ran >= {"few_rows", "wgmma_panels", "mma"}
+    segment = GROUPS[kind].get("block_size") or 0
+    tiled = "of_32" not in kind and not (segment == 32 or (kind == "given" and k % 128))
+    assert ("wgmma_tiles" in ran) == tiled
