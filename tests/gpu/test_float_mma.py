@@ -140,3 +140,87 @@ def test_capability_90_has_the_bits_of_the_model() -> None:
                 found.append(output.view(torch.int32))
             assert torch.equal(found[0], found[1])
             assert torch.equal(found[1], found[2])
+
+
+# --- GROUPS_SM90 ---------------------------------------------------------------------------------
+
+# Groups of every length of a run and beyond, and rows of every tile; terms of vectors and not.
+GROUPS = ((16, SHAPES[0]), (32, SHAPES[2]), (64, SHAPES[4]), (128, SHAPES[5]), (1024, SHAPES[3]))
+
+
+def grouped(dtype: str, size: int, shape: tuple[int, int, int], seed: int) -> dict[str, Any]:
+    """The descriptor of int4 codes in groups, its arguments, and v and s in float64."""
+    m, n, k = shape
+    desc = planq.Linear4BitDescriptor(
+        input_shape=(m, k),
+        weight_shape=(n, k),
+        input_dtype=dtype,
+        output_dtype="float32",
+        code_dtype="int4",
+        weight_scope=planq.Scope.group(size),
+        weight_mode="asymmetric",
+    )
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    drawn: dict[str, Any] = {"device": DEVICE, "generator": generator}
+    weight = torch.randint(0, 256, (n, -(-k // 2)), dtype=torch.uint8, **drawn)
+    nibbles = torch.stack([weight >> 4, weight & 15], -1).flatten(-2)[:, :k].to(torch.int32)
+    codes = torch.where(nibbles > 7, nibbles - 16, nibbles)
+    zero_point = torch.randint(-8, 8, (n, -(-k // size)), dtype=torch.int32, **drawn)
+    scale = torch.rand(zero_point.shape, **drawn) + 0.5
+    scale = torch.ldexp(scale, torch.randint(-4, 4, scale.shape, **drawn))
+    of_term = torch.arange(k, device=DEVICE) // size
+    return {
+        "desc": desc,
+        "args": {
+            "input": numbers((m, k), dtype, "wide", seed + 1),
+            "weight": weight,
+            "weight_scale": scale,
+            "weight_zero_point": zero_point,
+        },
+        "v": (codes - zero_point[:, of_term]).double(),
+        "s": scale[:, of_term].double(),
+    }
+
+
+def output_of(made: dict[str, Any], sku: str, body: str) -> tuple[planq.Plan, torch.Tensor]:
+    """By one kernel, with a workspace that was full of NaNs."""
+    desc = made["desc"]
+    plan = planq.Plan.select(stream(), desc, planq.PlanPreference(sku=sku, body=body))
+    shape = (desc.input_shape[0], desc.weight_shape[0])
+    output = torch.full(shape, 3.0, device=DEVICE)
+    room = torch.full((plan.workspace_size(),), 0xFF, dtype=torch.uint8, device=DEVICE)
+    args = planq.Linear4BitArgs(output=output, **made["args"])
+    plan.run(stream(), room if len(room) else None, args)
+    return plan, output
+
+
+@pytest.mark.parametrize(("dtype", "short"), [("bfloat16", "bf16"), ("float16", "f16")])
+def test_large_groups_are_within_the_bound(dtype: str, short: str) -> None:
+    """Factors are values before they meet their scales: only these are aligned by exponents."""
+    for seed, (size, shape) in enumerate(GROUPS):
+        made = grouped(dtype, size, shape, seed)
+        plan, found = output_of(made, f"linear_4bit/cuda/groups_mma/{short}", "mma")
+        bound = plan.precision_guarantee().error_bound
+        assert bound is not None
+        a, v, s = made["args"]["input"].double(), made["v"], made["s"]
+        magnitude = magnitudes(a, bound.least_factor) @ (magnitudes(v, bound.least_factor) * s).mT
+        error = (found.double() - a @ (v * s).mT).abs()
+        assert bool((error <= (bound.relative + 2.0**-24) * magnitude).all()), (size, shape)
+
+
+def test_capability_90_has_the_bits_of_the_model_in_groups() -> None:
+    """As one kernel with two promises, and beside the model, an output at a time."""
+    if torch.cuda.get_device_capability(DEVICE) != (9, 0):
+        return
+    for dtype, short in (("bfloat16", "bf16"), ("float16", "f16")):
+        for seed, (size, shape) in enumerate(GROUPS):
+            made = grouped(dtype, size, shape, seed)
+            exact = f"linear_4bit/cuda/groups_sm90/{short}"
+            every = (
+                (f"linear_4bit/cuda/groups_mma/{short}", "mma"),
+                (exact, "mma"),
+                (exact, "outputs"),
+            )
+            bits = [output_of(made, *kernel)[1].view(torch.int32) for kernel in every]
+            assert torch.equal(bits[0], bits[1])
+            assert torch.equal(bits[1], bits[2]), (size, shape)

@@ -170,7 +170,7 @@ class FloatLayer:
 class FloatLayerTests(ProductTests):
     """A layer against its NumPy reference."""
 
-    bounded: tuple[str, ...] = ("mma",)  # methods that promise a bound
+    bounded: tuple[str, ...] = ("mma", "groups_mma")  # methods that promise a bound
 
     def bounded_math(self, problem: Any) -> planq.MathPrecision:
         """Of these methods: 8-bit floating codes are numbers of float16."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import planq
 from ops.linear import float_sums
 from ops.linear.float_sums import TensorCore
+from ops.linear.linear_4bit.reference import FourBitProblem
 from ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
 from ops.linear.matmul.reference import FloatMatmulProblem
 from reference.formats import Array, Arrays
@@ -27,12 +29,17 @@ CORES = {
     "h200": TensorCore(16, 25, 23),
 }
 LARGEST = 1_000_000  # multiplications
+# Of the bounds, by the order of sums.
+CONSTANTS = {"tensor_sm90": 200.0, "groups_sm90": 208.0}
+
+
+UNCODED = ("matmul", "linear_fp8")  # whose weights are numbers, and meet no scales of groups
 
 
 def bound_of(problem: Any) -> planq.ErrorBound:
     """As the documentation has it."""
     return planq.ErrorBound(
-        constant=200.0,
+        constant=CONSTANTS[problem.accumulation],
         per_term=1 / 256,
         terms=problem.terms,
         epsilon=2.0**-23,
@@ -52,10 +59,10 @@ def multiplied(given: Arrays) -> Arrays:
 
 
 def cases(operator: str) -> Iterator[Case]:
-    """Those in the order of tensor cores that do not take long."""
+    """Those in the orders of tensor cores that do not take long."""
     for case in OPERATORS[operator].cases():
         problem: Any = case.problem
-        if problem.accumulation == "tensor_sm90" and case.size <= LARGEST:
+        if problem.accumulation in CONSTANTS and case.size <= LARGEST:
             yield case
 
 
@@ -73,12 +80,14 @@ def test_every_assumed_tensor_core_is_within_the_bound(
 ) -> None:
     """With hostile numbers of all kinds, addends and scales."""
     monkeypatch.setattr(float_sums, "tensor_core", lambda _: CORES[core])
-    tried = 0
+    tried: Counter[str] = Counter()
     for case in cases(operator):
+        problem: Any = case.problem
         given = inputs_of(case)
         within(case, given, case.expected(multiplied(given))["output"])
-        tried += 1
-    assert tried > 20
+        tried[problem.accumulation] += 1
+    assert min(tried.values()) > 20
+    assert set(tried) == ({"tensor_sm90"} if operator in UNCODED else set(CONSTANTS))
 
 
 def cancelling(number: int) -> tuple[Case, Arrays]:
@@ -90,6 +99,33 @@ def cancelling(number: int) -> tuple[Case, Arrays]:
     given["input"][:, 1::2] = -given["input"][:, ::2] * np.float16(1 + 2.0**-9)
     changed: Any = case
     return replace(changed, problem=problem), given
+
+
+def opposing(size: int, number: int) -> tuple[Case, Arrays]:
+    """The same under scales of groups, each much larger than the one before, or smaller."""
+    problem = FourBitProblem(
+        (4, 2048),
+        (4, 2048),
+        "float16",
+        code_dtype="int4",
+        weight_scope=("group", size, 1),
+        accumulation="groups_sm90",
+    )
+    given = problem.inputs("any", number)
+    steps = np.arange(2048 // size, dtype=np.float32) % 23 - 11
+    given["weight_scale"] = np.ldexp(given["weight_scale"], steps.astype(np.int32))
+    given["input"][:, 1::2] = -given["input"][:, ::2] * np.float16(1 + 2.0**-9)
+    changed: Any = OPERATORS["linear_4bit"].cases()[0]
+    return replace(changed, problem=problem), given
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_runs_that_cancel(core: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In themselves, and each beside the other under scales that differ by thousands."""
+    monkeypatch.setattr(float_sums, "tensor_core", lambda _: CORES[core])
+    for number, size in enumerate((16, 32, 64, 128, 512)):
+        case, given = opposing(size, number)
+        within(case, given, case.expected(given)["output"])
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -104,10 +140,10 @@ def test_sums_that_cancel(core: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tensor_core_with_fewer_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one that keeps as many of a result as float16 has."""
     monkeypatch.setattr(float_sums, "tensor_core", lambda _: TensorCore(4, 11, 10))
-    case, given = cancelling(0)
-    output = case.expected(given)["output"]
-    with pytest.raises(AssertionError, match="beyond the bound"):
-        within(case, given, output)
+    for case, given in (cancelling(0), opposing(128, 0)):
+        output = case.expected(given)["output"]
+        with pytest.raises(AssertionError, match="beyond the bound"):
+            within(case, given, output)
 
 
 def test_what_is_not_finite_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,12 @@ LAYERS: dict[str, planq.Descriptor] = {
     "linear_mixed/cuda/mma/f16": planq.LinearMixedDescriptor(
         **MATMUL, input_dtype="float16", accumulation="tensor_sm90"
     ),
+    "linear_4bit/cuda/groups_mma/f16": planq.Linear4BitDescriptor(
+        **MATMUL, input_dtype="float16", weight_scope=planq.Scope.group(16), code_dtype="int4"
+    ),
+    "linear_mixed/cuda/groups_mma/bf16": planq.LinearMixedDescriptor(
+        input_shape=(3, 521), weight_shape=(64, 521), input_dtype="bfloat16"
+    ),
     "linear_fp8/cuda/mma/e4m3": planq.LinearFp8Descriptor(**MATMUL, output_dtype="bfloat16"),
     "linear_fp8/cuda/mma/e5m2": planq.LinearFp8Descriptor(
         **MATMUL,
@@ -35,6 +41,11 @@ LAYERS: dict[str, planq.Descriptor] = {
         weight_scope=planq.Scope.block(128, 128),
     ),
 }
+
+
+def exact_of(sku: str) -> str:
+    """The SKU of the bits of the model."""
+    return sku.replace("/groups_mma/", "/groups_sm90/").replace("/mma/", "/tensor_sm90/")
 
 
 def gpu(arch: int) -> planq.DeviceFacts:
@@ -65,25 +76,47 @@ def expected(name: str) -> str | None:
 def test_other_gpus_have_it_unless_bits_are_asked_for(sku: str, arch: int) -> None:
     """A preference for the bits of every machine has those, an output at a time."""
     for pref in (planq.PlanPreference(), LOOSEST, planq.PlanPreference(sku=sku)):
-        assert chosen(LAYERS[sku], arch, pref) == expected(f"{sku}:mma")
-    model = expected(f"{sku.replace('/mma/', '/tensor_sm90/')}:outputs")
+        assert chosen(LAYERS[sku], arch, pref) == expected(f"{sku}:mma"), pref
+    model = expected(f"{exact_of(sku)}:outputs")
     for least in (planq.Determinism.GPU_TO_GPU, planq.Determinism.BIT_EXACT):
         assert chosen(LAYERS[sku], arch, planq.PlanPreference(determinism=least)) == model
 
 
-@pytest.mark.parametrize("sku", [sku for sku in LAYERS if "fp8" not in sku])
+@pytest.mark.parametrize("sku", [sku for sku in LAYERS if "/mma/" in sku and "fp8" not in sku])
 def test_capability_90_has_its_own_kernels_first(sku: str) -> None:
     """Whatever is asked for: they are faster, and have the bits."""
-    wgmma = expected(f"{sku.replace('/mma/', '/tensor_sm90/')}:wgmma")
+    wgmma = expected(f"{exact_of(sku)}:wgmma")
     for pref in (planq.PlanPreference(), EXACT, LOOSEST):
         assert chosen(LAYERS[sku], 90, pref) == wgmma
+
+
+@pytest.mark.parametrize("sku", [sku for sku in LAYERS if "groups" in sku])
+def test_capability_90_has_the_bits_of_groups_by_any_body(sku: str) -> None:
+    """For any number of terms: the same kernel, with the promise of the model's bits."""
+    for pref in (planq.PlanPreference(), EXACT, LOOSEST):
+        found = chosen(LAYERS[sku], 90, pref)
+        assert found is None or found.startswith(f"{exact_of(sku)}:")
+    pin = planq.PlanPreference(sku=exact_of(sku), body="mma")
+    assert chosen(LAYERS[sku], 90, pin) == expected(f"{exact_of(sku)}:mma")
+    assert [chosen(LAYERS[sku], arch, pin) for arch in OTHERS] == [None] * len(OTHERS)
+
+
+def test_panels_of_any_number_of_terms_have_room() -> None:
+    """Rows of a panel are whole vectors."""
+    for terms, row in ((521, 528), (520, 520), (1, 8)):
+        desc = planq.LinearMixedDescriptor(
+            input_shape=(3, terms), weight_shape=(64, terms), input_dtype="bfloat16"
+        )
+        candidates = planq.explain(desc, device=gpu(80)).candidates
+        found = [c.workspace for c in candidates if "groups_mma" in c.sku and not c.reason]
+        assert found == [64 * row * 2] * HAS_CUDA
 
 
 def test_capability_90_has_it_for_codes_that_its_own_kernels_do_not_read() -> None:
     """Rows of 520 bytes are no vectors, and 8-bit factors have no exact kernel on mma.sync."""
     sku = "linear_fp8/cuda/mma/e4m3"
     assert chosen(LAYERS[sku], 90, planq.PlanPreference()) == expected(f"{sku}:mma")
-    model = f"{sku.replace('/mma/', '/tensor_sm90/')}:outputs"
+    model = f"{exact_of(sku)}:outputs"
     assert chosen(LAYERS[sku], 90, EXACT) == expected(model)
 
 
@@ -117,7 +150,7 @@ def promised() -> dict[str, planq.PrecisionGuarantee]:
 
 
 def test_every_one_promises_a_bound() -> None:
-    """One for all products; least factors are those of the type that is multiplied."""
+    """One for all products of an order; least factors are those of the type that is multiplied."""
     found = promised()
     assert set(found) == (set(LAYERS) if HAS_CUDA else set())
     for sku, promise in found.items():
@@ -126,7 +159,8 @@ def test_every_one_promises_a_bound() -> None:
         assert promise.max_ulp is None
         bound = promise.error_bound
         assert bound is not None
-        assert (bound.constant, bound.per_term, bound.epsilon) == (200, 1 / 256, 2.0**-23)
+        constant = 208 if "groups" in sku else 200
+        assert (bound.constant, bound.per_term, bound.epsilon) == (constant, 1 / 256, 2.0**-23)
         assert bound.least_factor == (2.0**-63 if "bf16" in sku else 2.0**-14)
         assert bound.output_rounding
 

@@ -25,11 +25,14 @@ Status preload_weight_only(DType values);
 Status launch_weight_only(const Gemm& gemm, Accumulation accumulation, Bound& bound);
 
 // Dequantizes `rows` rows of a weight from row `first` on: writes 16-bit numbers to `to`, with
-// `stride` numbers from a row to the next. Both `stride` and the number of terms are multiples of
-// 8.
+// `stride` numbers from a row to the next, a multiple of 8.
 Status preload_dequantize(DType values);
 Status launch_dequantize(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
                          std::int64_t stride, Bound& bound);
+// The same without the scales: the numbers that Accumulation::GroupsSm90 multiplies.
+Status preload_unscaled(DType values);
+Status launch_unscaled(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                       std::int64_t stride, Bound& bound);
 
 // The tensor cores of any GPU from sm_80 on (sm80/float_tiles.cuh) take every gemm. The sums have
 // the steps and slices of Accumulation::TensorSm90, and its bits on sm_90. 8-bit floating codes are
@@ -55,5 +58,11 @@ Status preload_weight_only_sm80(DType values);
 Status launch_weight_only_sm80(const Gemm& gemm, const Call& call, Bound& bound);
 Status preload_weight_only_sm90(DType values);
 Status launch_weight_only_sm90(const Gemm& gemm, const Call& call, Bound& bound);
+
+// The same in the order of Accumulation::GroupsSm90, of panels without scales, which meet the sums
+// (sm80/groups_tiles.cuh). It takes every layer of up to kMostSm80Terms terms, and has the bits of
+// that order on sm_90.
+Status preload_groups_sm80(DType values);
+Status launch_groups_sm80(const Gemm& gemm, const Call& call, Bound& bound);
 
 }  // namespace planq::linear

@@ -99,33 +99,59 @@ __device__ __forceinline__ std::int64_t segment_of(const NumbersArgs& args, std:
   return (before * args.codes.terms + term) / args.codes.segment_size;
 }
 
+// The scale of a vector, 1 where numbers are unscaled, and its zero point.
+struct VectorStatistic {
+  float scale = 1;
+  std::int32_t zero_point = 0;
+};
+template <bool kScaled>
+__device__ __forceinline__ VectorStatistic statistic_of(const NumbersArgs& args, std::int64_t row,
+                                                        std::int64_t term) {
+  const WeightCodes& codes = args.codes;
+  VectorStatistic own;
+  if (codes.has_blocks()) {
+    if constexpr (kScaled) own.scale = codes.statistics.at<float>(segment_of(args, row, term));
+  } else if (kScaled ? codes.scale != nullptr : codes.zero_point != nullptr) {
+    const std::int64_t group = segment_of(args, row, term);
+    if constexpr (kScaled) own.scale = codes.scale[row * codes.scale_row + group];
+    if (codes.zero_point) own.zero_point = codes.zero_point[row * codes.zero_point_row + group];
+    if constexpr (!kScaled) own.zero_point = counted_zero_point(codes.dtype, own.zero_point);
+  }
+  return own;
+}
+
 // Dequantizes a vector of 4-bit codes, all in one segment. `values`: the codebook, by code.
+template <bool kScaled>
 __device__ void load_vector(const NumbersArgs& args, const float* values, std::int64_t row,
                             std::int64_t term, float (&numbers)[kVector]) {
   const WeightCodes& codes = args.codes;
   const auto word =
       *reinterpret_cast<const std::uint32_t*>(codes.data + (row * codes.row_stride + term) / 2);
   const int swapped = codes.nibble_order == NibbleOrder::HighFirst ? 1 : 0;
-  float scale = 1;
-  std::int32_t zero_point = 0;
-  if (codes.has_blocks()) {
-    scale = codes.statistics.at<float>(segment_of(args, row, term));
-  } else if (codes.scale) {
-    const std::int64_t group = segment_of(args, row, term);
-    scale = codes.scale[row * codes.scale_row + group];
-    if (codes.zero_point) zero_point = codes.zero_point[row * codes.zero_point_row + group];
-  }
+  const VectorStatistic own = statistic_of<kScaled>(args, row, term);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
     const auto code = static_cast<std::uint8_t>(word >> (i ^ swapped) * 4 & 15);
-    numbers[i] = codes.has_blocks()
-                     ? values[code] * scale
-                     : math::dequantized<float>(integer_of(codes.dtype, code), scale, zero_point);
+    if (codes.has_blocks())
+      numbers[i] = kScaled ? values[code] * own.scale : values[code];
+    else
+      numbers[i] =
+          math::dequantized<float>(integer_of(codes.dtype, code), own.scale, own.zero_point);
   }
 }
 
+// The same of any codes, one at a time: the first `count` numbers of a vector.
+template <class T, bool kScaled>
+__device__ __forceinline__ void write_each(const NumbersArgs& args, std::int64_t row,
+                                           std::int64_t term, std::int64_t count, T* to) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i)
+    to[i] = math::narrow<T>(kScaled ? number_at(args.codes, args.codebook(), row, term + i)
+                                    : unscaled_at(args.codes, args.codebook(), row, term + i));
+}
+
 // A block dequantizes one row.
-template <class T>
+template <class T, bool kScaled>
 __global__ void __launch_bounds__(kFloatThreads)
     dequantize_rows(const __grid_constant__ NumbersArgs args) {
   // A copy in shared memory: lanes look up different codes, and constant memory would serve these
@@ -142,15 +168,14 @@ __global__ void __launch_bounds__(kFloatThreads)
   if (!args.codes_by_vector) {
 #pragma unroll 1
     for (std::int64_t term = first; term < args.codes.terms; term += kStep)
-#pragma unroll 1
-      for (int i = 0; i < kVector; ++i)
-        to[term + i] = math::narrow<T>(number_at(args.codes, args.codebook(), row, term + i));
+      write_each<T, kScaled>(args, row, term, min(args.codes.terms - term, std::int64_t{kVector}),
+                             to + term);
     return;
   }
 #pragma unroll 4
   for (std::int64_t term = first; term < args.codes.terms; term += kStep) {
     float numbers[kVector];
-    load_vector(args, values, row, term, numbers);
+    load_vector<kScaled>(args, values, row, term, numbers);
     T rounded[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) rounded[i] = math::narrow<T>(numbers[i]);
@@ -163,13 +188,28 @@ __global__ void __launch_bounds__(kFloatThreads)
 bool are_words(const WeightCodes& codes) {
   return codes.layout == WeightLayout::RowMajor && is_four_bit(codes.dtype) &&
          cuda::aligned_to(codes.data, 4) && codes.row_stride % kVector == 0 &&
-         codes.segment_size % kVector == 0;
+         codes.segment_size % kVector == 0 && codes.terms % kVector == 0;
 }
 
-template <class T>
-Status launch_dequantize(const NumbersArgs& args, std::int64_t rows, Bound& bound) {
+template <bool kScaled>
+Status preload_rows(DType values) {
+  return values == DType::Float16 ? cuda::preload(dequantize_rows<math::Half, kScaled>)
+                                  : cuda::preload(dequantize_rows<math::Bfloat16, kScaled>);
+}
+template <bool kScaled>
+Status launch_rows(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                   std::int64_t stride, Bound& bound) {
+  NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes), false, {}, 0};
+  if (args.codes_by_vector && codes.segment_size > 0 && codes.terms % codes.segment_size == 0 &&
+      codes.terms / kVector <= cuda::kMaxIndex) {
+    args.by_row = true;
+    args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kVector));
+    args.row_segments = codes.terms / codes.segment_size;
+  }
   const cuda::Grid grid{.blocks = rows, .threads = dim3(kFloatThreads)};
-  return cuda::launch(dequantize_rows<T>, grid, args, bound);
+  return codes.values == DType::Float16
+             ? cuda::launch(dequantize_rows<math::Half, kScaled>, grid, args, bound)
+             : cuda::launch(dequantize_rows<math::Bfloat16, kScaled>, grid, args, bound);
 }
 
 template <class T>
@@ -210,22 +250,15 @@ Status launch_weight_only(const Gemm& gemm, Accumulation accumulation, Bound& bo
   }
 }
 
-Status preload_dequantize(DType values) {
-  return values == DType::Float16 ? cuda::preload(dequantize_rows<math::Half>)
-                                  : cuda::preload(dequantize_rows<math::Bfloat16>);
-}
-
+Status preload_dequantize(DType values) { return preload_rows<true>(values); }
 Status launch_dequantize(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
                          std::int64_t stride, Bound& bound) {
-  NumbersArgs args{CodesArgs(codes), first, to, stride, are_words(codes), false, {}, 0};
-  if (args.codes_by_vector && codes.segment_size > 0 && codes.terms % codes.segment_size == 0 &&
-      codes.terms / kVector <= cuda::kMaxIndex) {
-    args.by_row = true;
-    args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kVector));
-    args.row_segments = codes.terms / codes.segment_size;
-  }
-  return codes.values == DType::Float16 ? launch_dequantize<math::Half>(args, rows, bound)
-                                        : launch_dequantize<math::Bfloat16>(args, rows, bound);
+  return launch_rows<true>(codes, first, rows, to, stride, bound);
+}
+Status preload_unscaled(DType values) { return preload_rows<false>(values); }
+Status launch_unscaled(const WeightCodes& codes, std::int64_t first, std::int64_t rows, void* to,
+                       std::int64_t stride, Bound& bound) {
+  return launch_rows<false>(without_scales(codes), first, rows, to, stride, bound);
 }
 
 std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Device& device) {

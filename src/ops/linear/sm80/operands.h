@@ -1,5 +1,5 @@
 // From a gemm to the arguments of the kernels of sm80: how its operands lie in memory. Used by
-// sm80/int8_launch.cuh and sm80/float.cu.
+// sm80/int8_launch.cuh, sm80/float.cu and sm80/groups_launch.cuh.
 #pragma once
 
 #include <algorithm>
@@ -70,9 +70,11 @@ inline bool both_have_vectors(const Sm80Args& args) {
 }
 
 // Launches a block for each tile of `rows` x `columns` outputs. A launch takes as many gemms of the
-// batch as blocks can be numbered. Tiles are so large that one gemm always fits.
-inline Status launch_tiles(void (*kernel)(Sm80Args), std::int64_t rows, std::int64_t columns,
-                           int threads, int shared_bytes, Sm80Args args, Bound& bound) {
+// batch as blocks can be numbered. Tiles are so large that one gemm always fits. Args: Sm80Args, or
+// a class derived from it.
+template <class Args>
+Status launch_tiles(void (*kernel)(Args), std::int64_t rows, std::int64_t columns, int threads,
+                    int shared_bytes, Args args, Bound& bound) {
   const std::int64_t across = cuda::ceil_div(args.gemm.n, columns);
   const std::int64_t tiles = across * cuda::ceil_div(args.gemm.m, rows);
   args.tiles = static_cast<std::uint32_t>(tiles);

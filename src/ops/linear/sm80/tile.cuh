@@ -193,13 +193,17 @@ class WarpTile {
     for (int i = 0; i < kBlocksM; ++i)
 #pragma unroll
       for (int j = 0; j < kBlocksN; ++j) {
-        const int row = row_of(i), column = column_ + j * 8 + lane_ % 4 * 2;
+        const int row = row_of(i), column = column_of(j);
         visit(row, column, sums[i][j][0], sums[i][j][1]);
         visit(row + 8, column, sums[i][j][2], sums[i][j][3]);
       }
   }
   // The first of the lane's two rows in a block of 16 rows. The other is eight rows below.
   __device__ __forceinline__ int row_of(int block) const { return row_ + block * 16 + lane_ / 4; }
+  // The first of the lane's two columns in a block of eight columns.
+  __device__ __forceinline__ int column_of(int block) const {
+    return column_ + block * 8 + lane_ % 4 * 2;
+  }
   __device__ __forceinline__ int slice() const { return slice_; }
 
  protected:

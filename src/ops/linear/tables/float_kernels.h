@@ -49,11 +49,13 @@ inline constexpr Guarantee kFloatGuarantee = {.determinism = Determinism::BitExa
                                               .batch_invariant = true,
                                               .basis = basis_of(kAccumulation)};
 
-// --- Tensor cores of any GPU, in the steps of TensorSm90 -----------------------------------------
+// --- Tensor cores of any GPU, in the steps of TensorSm90 and GroupsSm90 --------------------------
 
-inline constexpr std::string_view kMmaBasis =
-    "mma.sync in one order of steps along k for every tile; slices of 128 terms added up in order; "
-    "what a step adds and truncates is the GPU's own";
+// What kernels of an order promise: the coefficients of ErrorBound, and the basis.
+struct MmaPromise {
+  double constant, per_term;
+  std::string_view basis;
+};
 
 // What is assumed of a tensor core: products are exact. It adds them to an accumulator in groups of
 // g >= 4. Each addend is truncated to at least 23 fraction bits below the largest exponent, and the
@@ -61,7 +63,24 @@ inline constexpr std::string_view kMmaBasis =
 // epsilon of S, the sum of absolute values so far. That is (128 / g) (g + 2) <= 192 epsilons of S
 // for a slice, and a 40000th more since errors enlarge the sums in between. Adding up slices costs
 // half an epsilon each, at most K / 256 in all. Two scales, a bias and a residual cost two more.
-inline constexpr double kMmaConstant = 200, kMmaPerTerm = 1.0 / 256;
+inline constexpr MmaPromise kSlicesMma = {
+    200, 1.0 / 256,
+    "mma.sync in one order of steps along k for every tile; slices of 128 terms added up in order; "
+    "what a step adds and truncates is the GPU's own"};
+
+// The same is assumed for GroupsSm90, where S is the sum of |a| |v| |s|, and s is the scale of the
+// value v. A run of r <= 128 terms is wrong by (r / g) (g + 2) <= 192 epsilons of its part of S:
+// its scale multiplies the error as it does the terms. A run meets its scale by fma. That costs
+// half an epsilon of what the span has so far. A span has L <= K / 8 + 128 terms, and a run at
+// least 16, so that is at most L / 32 <= K / 256 + 4 epsilons of the span's part of S. The parts of
+// all spans add up to S. Adding up eight spans costs four epsilons, a bias and a residual one.
+// These are 201. The rest is for errors that enlarge the sums in between.
+inline constexpr MmaPromise kGroupsMma = {
+    208, 1.0 / 256,
+    "mma.sync in one order of steps along k for every tile; terms that share a scale meet it by "
+    "fma, in eight sums that are added up in order; what a step adds and truncates is the GPU's "
+    "own"};
+
 // ErrorBound::least_factor. The normal numbers of float16 begin at 2^-14. Those of bfloat16 begin
 // at 2^-126, but a product is not aligned below 2^-126 either: the square of 2^-63.
 constexpr double least_mma_factor(DType numbers) {
@@ -78,21 +97,21 @@ std::int64_t terms_of(const Descriptor& descriptor) {
   return descriptor.as<typename Layer::Fields>().input().terms();
 }
 
-template <class Layer, DType kIn>
+template <class Layer, DType kIn, const MmaPromise& kPromise = kSlicesMma>
 inline constexpr Guarantee kMmaGuarantee = {
     .determinism = Determinism::RunToRun,
     .math = float_math(Accumulation::TensorSm90, mma_numbers(kIn)),
     .accumulator = DType::Float32,
     .rounding = Rounding::NearestEven,
     .max_ulp = kUlpUnknown,
-    .error_bound = ErrorBound{.constant = kMmaConstant,
-                              .per_term = kMmaPerTerm,
+    .error_bound = ErrorBound{.constant = kPromise.constant,
+                              .per_term = kPromise.per_term,
                               .epsilon = 0x1p-23,
                               .least_factor = least_mma_factor(mma_numbers(kIn)),
                               .output_rounding = true,
                               .terms = terms_of<Layer>},
     .batch_invariant = true,
-    .basis = kMmaBasis};
+    .basis = kPromise.basis};
 
 template <class Layer>
 inline constexpr bool kHasCodes = requires { Layer::codes_of; };

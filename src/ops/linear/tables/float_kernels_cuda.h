@@ -65,15 +65,20 @@ constexpr std::array<Kernel, sizeof...(kIn)> float_kernels() {
 
 // ---- tensor cores of any GPU -----------------------------------------------------------------
 
+template <class Layer, Accumulation kAccumulation, DType kIn>
+Reason rejects_terms(const Descriptor& descriptor, const Device& device) {
+  const Reason reason = rejects_floats<Layer, kAccumulation, kIn>(descriptor, device);
+  const std::int64_t terms = linear::terms_of<Layer>(descriptor);
+  if (!reason.accepted() || terms <= linear::kMostSm80Terms) return reason;
+  return Reason::refuse(ReasonKind::Shape, "has up to ", linear::kMostSm80Terms, " terms, not ",
+                        terms);
+}
+
 template <class Layer, DType kIn>
 Reason rejects_mma(const Descriptor& descriptor, const Device& device) {
-  const Reason reason = rejects_floats<Layer, Accumulation::TensorSm90, kIn>(descriptor, device);
+  const Reason reason = rejects_terms<Layer, Accumulation::TensorSm90, kIn>(descriptor, device);
   if (!reason.accepted()) return reason;
-  const std::int64_t terms = linear::terms_of<Layer>(descriptor);
-  if (terms > linear::kMostSm80Terms)
-    return Reason::refuse(ReasonKind::Shape, "has up to ", linear::kMostSm80Terms, " terms, not ",
-                          terms);
-  if (linear::kHasCodes<Layer> && terms % 8 != 0)
+  if (linear::kHasCodes<Layer> && linear::terms_of<Layer>(descriptor) % 8 != 0)
     return Reason::refuse(ReasonKind::Shape, "reads rows of whole vectors of 8 numbers");
   return Reason::accept();
 }
@@ -144,11 +149,46 @@ constexpr std::array<Kernel, sizeof...(kIn)> mma_sm90_kernels() {
   return {mma_sm90_kernel<Layer, kIn>()...};
 }
 
+// The same two in the order of GroupsSm90.
+template <DType kIn>
+Status prepare_groups(const Descriptor&, const Device&, State&) {
+  return linear::preload_groups_sm80(kIn);
+}
+template <class Layer>
+Status bind_groups(const Call& call, Bound& bound) {
+  const auto codes = Layer::codes_of(call);
+  return linear::launch_groups_sm80(Layer::gemm_of(call, codes), call, bound);
+}
+template <class Layer, DType kIn>
+constexpr Kernel groups_mma_kernel() {
+  Kernel kernel = mma_kernel<Layer, kIn>();
+  kernel.arithmetic = "groups_mma";
+  kernel.guarantee = linear::kMmaGuarantee<Layer, kIn, linear::kGroupsMma>;
+  kernel.rejects = rejects_terms<Layer, Accumulation::GroupsSm90, kIn>;
+  kernel.prepare = prepare_groups<kIn>;
+  kernel.bind = bind_groups<Layer>;
+  return kernel;
+}
+template <class Layer, DType kIn>
+constexpr Kernel groups_sm90_kernel() {
+  Kernel kernel = groups_mma_kernel<Layer, kIn>();
+  kernel.arithmetic = name_of(Accumulation::GroupsSm90);
+  kernel.arch = {90, 90};
+  kernel.rank = 60;
+  kernel.guarantee = linear::kFloatGuarantee<Accumulation::GroupsSm90, kIn>;
+  return kernel;
+}
+template <class Layer, DType... kIn>
+constexpr auto groups_kernels() {
+  return std::array{groups_sm90_kernel<Layer, kIn>()..., groups_mma_kernel<Layer, kIn>()...};
+}
+
 // The kernels of an operator with weights that are codes.
 template <class Layer>
 constexpr auto weight_only_kernels() {
   return joined(
       float_kernels<Layer, Accumulation::GroupsSm90, DType::Float16, DType::BFloat16>(),
+      groups_kernels<Layer, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::TensorSm90, DType::Float16, DType::BFloat16>(),
       float_kernels<Layer, Accumulation::Lanes, DType::Float16, DType::BFloat16, DType::Float32>(),
       mma_kernels<Layer, DType::Float16, DType::BFloat16>());

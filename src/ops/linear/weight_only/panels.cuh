@@ -28,28 +28,40 @@ inline std::int64_t panel_columns(std::int64_t columns, const Device& device) {
   return cuda::ceil_div(cuda::ceil_div(columns, count), kTileColumns) * kTileColumns;
 }
 
+// Numbers from a row of a panel to the next: rows are whole vectors.
+inline std::int64_t panel_stride(std::int64_t terms) { return cuda::ceil_div(terms, 8) * 8; }
+
 inline std::byte* book(std::int64_t columns, std::int64_t terms, const Device& device,
                        Scratch& scratch) {
-  const auto row_bytes = static_cast<std::size_t>(terms) * 2;
+  const auto row_bytes = static_cast<std::size_t>(panel_stride(terms)) * 2;
   return scratch.take<std::byte>(static_cast<std::size_t>(panel_columns(columns, device)) *
                                  row_bytes);
 }
 
-// Calls launch(panel), which multiplies the numbers of a panel, for each panel.
-template <class Launch>
-Status launch(const Gemm& gemm, const Call& call, Bound& bound, const Launch& launch) {
+// Calls write(codes, first, rows, to, stride, bound), which writes the numbers of a panel, and then
+// launch(panel, first), which multiplies them, for each panel. `first`: its first column.
+template <class Write, class Launch>
+Status each(const Gemm& gemm, const Call& call, Bound& bound, const Write& write,
+            const Launch& launch) {
   const WeightCodes& codes = *gemm.weight.codes;
   Scratch scratch(call.workspace);
   std::byte* const numbers = book(gemm.n, gemm.k, call.device, scratch);
-  const std::int64_t rows = panel_columns(gemm.n, call.device);
+  const std::int64_t rows = panel_columns(gemm.n, call.device), stride = panel_stride(gemm.k);
   for (std::int64_t first = 0; first < gemm.n; first += rows) {
     Gemm panel = columns_of(gemm, first, std::min(rows, gemm.n - first));
-    panel.weight = {reinterpret_cast<const std::uint8_t*>(numbers), panel.n == 1 ? 0 : gemm.k, 1,
+    panel.weight = {reinterpret_cast<const std::uint8_t*>(numbers), panel.n == 1 ? 0 : stride, 1,
                     codes.values};
-    if (gemm.k > 0) PLANQ_TRY(launch_dequantize(codes, first, panel.n, numbers, gemm.k, bound));
-    PLANQ_TRY(launch(panel));
+    if (gemm.k > 0) PLANQ_TRY(write(codes, first, panel.n, numbers, stride, bound));
+    PLANQ_TRY(launch(panel, first));
   }
   return Status::success();
+}
+
+// Of dequantized numbers: calls launch(panel).
+template <class Launch>
+Status launch(const Gemm& gemm, const Call& call, Bound& bound, const Launch& launch) {
+  return each(gemm, call, bound, launch_dequantize,
+              [&](const Gemm& panel, std::int64_t) { return launch(panel); });
 }
 
 }  // namespace panels

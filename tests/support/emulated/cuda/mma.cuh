@@ -12,6 +12,11 @@ inline void copy_async(SharedAddress shared, const void* from) {
   if (!aligned_to(from, kVectorBytes) || shared % kVectorBytes != 0) std::abort();
   std::memcpy(reinterpret_cast<void*>(shared), from, kVectorBytes);
 }
+template <int kBytes>
+void copy_async(SharedAddress shared, const void* from) {
+  if (!aligned_to(from, kBytes) || shared % kBytes != 0) std::abort();
+  std::memcpy(reinterpret_cast<void*>(shared), from, kBytes);
+}
 inline void end_copy_group() {}
 template <int kGroups>
 void wait_for_copy_groups() {}
