@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(kFormatThreads)
 // Groups that a thread has under way where there are many.
 template <class T>
 constexpr int kManySets = sizeof(T) == 2 ? 4 : 2;
-// Threads of a multiprocessor that are many.
-constexpr int64_t kManyThreads = 4 * 2048;
+// Threads of a multiprocessor that are many: more than it holds.
+constexpr int64_t kManyThreads = 2048;
 
 template <class T, class F>
 bool takes_vectors(const Fields& f, const Operands& operands, const IndexSpace& groups) {
