@@ -129,7 +129,10 @@ class Convention(Vocabulary):
     and Q4_0 (int4) of GGUF files. ``BITSANDBYTES``, ``BARACUDA``: in which order and with which
     factors the sums of a product take their scales. ``DEEPSPEED``, ``DEEPSPEED_INTX``: groups with
     2^b levels and a stored multiplier, or 2^b - 1 and a stored divisor; ``DEEPSPEED`` also names
-    its fake quantization. docs/numerics/group.md has both.
+    its fake quantization. docs/numerics/group.md has both. ``MX``, ``MX_ROUND_UP``: OCP's
+    microscaling formats, groups of 32 whose scales are powers of two (float8_e8m0fnu), by the
+    exponent of the largest magnitude as it is, or rounded to the code's mantissa first. ``NVFP4``:
+    groups of 16 float4_e2m1fn codes with float8_e4m3fn scales under a scale of the whole tensor.
     """
 
     PLANQ = "planq"
@@ -139,6 +142,9 @@ class Convention(Vocabulary):
     BARACUDA = "baracuda"
     DEEPSPEED = "deepspeed"
     DEEPSPEED_INTX = "deepspeed_intx"
+    MX = "mx"
+    MX_ROUND_UP = "mx_round_up"
+    NVFP4 = "nvfp4"
 
 
 class Rounding(Vocabulary):

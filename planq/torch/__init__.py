@@ -115,6 +115,7 @@ def quantize(
         torch.ops.planq.dynamic_range_quantize(
             x,
             _word(dtype),
+            None,  # a scale of the tensor, which formats of groups have
             _word(scope),
             _word(mode),
             q_min,

@@ -47,7 +47,7 @@ class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dtype: str, scope: str, mode: str, *rest: Any) -> Any:
         codes, scale, *zero_points = torch.ops.planq.dynamic_range_quantize(
-            x, dtype, scope, mode, *rest
+            x, dtype, None, scope, mode, *rest
         )
         zero_point = zero_points[0] if zero_points else None
         ctx.save_for_backward(x, scale, zero_point)

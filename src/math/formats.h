@@ -1,5 +1,6 @@
 // Conversions between compute types and stored element types, bit by bit and without tables:
-// float16, bfloat16, float8_e4m3fn, float8_e5m2 and packed 4-bit codes.
+// float16, bfloat16, float8_e4m3fn, float8_e5m2, float8_e8m0fnu, float4_e2m1fn and packed 4-bit
+// codes.
 //
 // Narrowing rounds to nearest even and keeps subnormals. A NaN becomes the canonical NaN of the
 // target.
@@ -65,6 +66,20 @@ struct SmallFloat {
 using Float16Codec = SmallFloat<5, 10, true, 0x7E00>;
 using E4M3Codec = SmallFloat<4, 3, false, 0x7F>;
 using E5M2Codec = SmallFloat<5, 2, true, 0x7F>;
+// All codes are finite: what is beyond the largest becomes it, and a NaN becomes 0.
+using E2M1Codec = SmallFloat<2, 1, false, 0>;
+
+// The number that a float4_e2m1fn code stands for; bits above the lowest four do not count.
+PLANQ_HD float e2m1_value(std::uint32_t code) {
+  // The fields of the code as those of a float, and the difference of the exponent biases.
+  const float magnitude = bit_cast<float>((code & 7u) << 22) * 0x1p126f;
+  return bit_cast<float>(bit_cast<std::uint32_t>(magnitude) | (code & 8u) << 28);
+}
+// 2^(code - 127), which is subnormal for the code 0; a NaN for 255.
+PLANQ_HD float e8m0_value(std::uint8_t code) {
+  if (code == 255) return canonical_nan<float>();
+  return bit_cast<float>(code == 0 ? 0x00400000u : static_cast<std::uint32_t>(code) << 23);
+}
 
 PLANQ_HD float widen(Half x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;

@@ -243,7 +243,7 @@ def test_operators_are_listed_with_their_classes() -> None:
     assert info.descriptor is planq.DynamicRangeQuantizeDescriptor
     assert info.args is planq.DynamicRangeQuantizeArgs
     assert info.plan is planq.DynamicRangeQuantizePlan
-    assert info.operands == ("input", "output", "scale", "zero_point")
+    assert info.operands == ("input", "output", "scale", "zero_point", "inverse_tensor_scale")
     names = [field.name for field in dataclasses.fields(info.descriptor) if field.init]
     assert list(info.fields) == names
     assert names[:5] == ["shape", "input_dtype", "output_dtype", "scope", "mode"]

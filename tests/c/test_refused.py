@@ -93,7 +93,8 @@ ABSENT: list[tuple[str, Given, str]] = [
     (
         "unknown",
         {"colour": np.zeros(6)},
-        "operands[3]: expected one of input, output, scale, zero_point, got 'colour'",
+        "operands[3]: expected one of input, output, scale, zero_point, inverse_tensor_scale, "
+        "got 'colour'",
     ),
     ("by value", {"scale": 0.5}, "scale: expected shape (6,) float32 on host, got a float64"),
     (

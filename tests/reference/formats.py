@@ -51,6 +51,8 @@ STORAGE = {
     "uint8": np.dtype(np.uint8),
     "int4": np.dtype(np.uint8),
     "uint4": np.dtype(np.uint8),
+    "float4_e2m1fn": np.dtype(np.uint8),
+    "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
     "int32": np.dtype(np.int32),
     "int64": np.dtype(np.int64),
 }

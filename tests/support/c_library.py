@@ -174,7 +174,7 @@ def text(name: str, *arguments: Any) -> str:
 
 
 # DLPack's code of a type's numbers, where it is not the letter of NumPy's.
-_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12, "bool": 6}
+_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12, "float8_e8m0fnu": 14, "bool": 6}
 
 
 def tensor(given: Any) -> Tensor:

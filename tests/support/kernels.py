@@ -222,12 +222,16 @@ def check_strided(device: Device, operator: str, name: str) -> None:
             check_kernel(device, operator, name, case, {operand: Layout(offset=3, pitch=5)})
 
 
+# Conventions whose groups have one size.
+FIXED_GROUPS = ("ggml", "mx", "mx_round_up", "nvfp4")
+
+
 @cache
 def oversized(desc: planq.Descriptor) -> planq.Descriptor:
     """The same with every group and block that holds all there is as large as numbers are."""
     fields = json.loads(desc.to_json())
     shape, scope = fields.get("shape"), fields.get("scope", {})
-    if shape is None or fields.get("convention") == "ggml":  # whose groups are 32
+    if shape is None or fields.get("convention") in FIXED_GROUPS:
         return desc
     extents = {"rows": shape[-2:][0], "columns": shape[-1]}
     if scope.get("kind") == "group":

@@ -65,7 +65,7 @@ def test_every_leading_extent_is_a_dim_where_the_operator_admits_it(
     """Both of a batch of sequences; of blocks of two axes the first alone; of flat ones none."""
     batch = torch.ones(3, 40, WIDTH)
     for scope in ("token()", "block(8, 8)"):
-        OPS.dynamic_range_quantize(batch, "int8", scope)
+        OPS.dynamic_range_quantize(batch, "int8", scope=scope)
     OPS.blockwise_quantize(batch, "uint8", 64, codebook="dynamic")
     found = [plan.descriptor.to_dict()["shape"] for plan in selections]
     dims = [[extent["max"] for extent in shape if isinstance(extent, dict)] for shape in found]
@@ -76,7 +76,7 @@ def test_other_fields_and_dtypes_have_plans_of_their_own(selections: list[planq.
     """A field, a dtype, a pinned kernel."""
     x = rows(4)
     OPS.dynamic_range_quantize(x, "int8")
-    OPS.dynamic_range_quantize(x, "int8", "tensor()")
+    OPS.dynamic_range_quantize(x, "int8", scope="tensor()")
     OPS.dynamic_range_quantize(x.double(), "int8")
     OPS.dynamic_range_quantize(x, "int8", sku=selections[0].sku)
     assert len({(plan.descriptor, plan.preference) for plan in selections}) == 4
@@ -149,7 +149,9 @@ def test_the_callers_workspace_is_used() -> None:
 
 CHANGING = {
     "quantize": lambda x: OPS.dynamic_range_quantize(x, "int8"),
-    "groups": lambda x: OPS.dynamic_range_quantize(x, "uint4", "group(24)", "asymmetric"),
+    "groups": lambda x: OPS.dynamic_range_quantize(
+        x, "uint4", scope="group(24)", mode_="asymmetric"
+    ),
     "flat": lambda x: OPS.blockwise_quantize(x, "uint4", 64, codebook="nf4"),
     "tensor": lambda x: OPS.min_max(x),
     "there and back": lambda x: planq.torch.quantize_dequantize(x, "int8"),
@@ -216,7 +218,7 @@ def test_exported_with_rows_of_any_number(tmp_path: Path) -> None:
 
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> Any:
-            return OPS.dynamic_range_quantize(x, "int4", "group(24)")
+            return OPS.dynamic_range_quantize(x, "int4", scope="group(24)")
 
     shapes = {"x": {0: torch.export.Dim("m", min=2, max=4096)}}
     program = torch.export.export(Net(), (rows(5),), dynamic_shapes=shapes)
@@ -229,7 +231,9 @@ def test_rows_that_only_data_tell() -> None:
     """As many as a mask leaves: symbols without a hint."""
 
     def positive(x: torch.Tensor) -> Any:
-        return OPS.dynamic_range_quantize(x[x[:, 0] > 0], "uint4", "group(24)", "asymmetric")
+        return OPS.dynamic_range_quantize(
+            x[x[:, 0] > 0], "uint4", scope="group(24)", mode_="asymmetric"
+        )
 
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
@@ -352,7 +356,7 @@ def test_planqs_own_errors_come_through() -> None:
     with pytest.raises(planq.DescriptorError, match="a dtype that planq knows, got 'int7'"):
         OPS.dynamic_range_quantize(x, "int7")
     with pytest.raises(planq.DescriptorError, match=r"scope: expected a scope such as 'token\(\)'"):
-        OPS.dynamic_range_quantize(x, "int8", "tokens")
+        OPS.dynamic_range_quantize(x, "int8", scope="tokens")
     with pytest.raises(planq.ArgumentError, match=r"scale: expected shape .* float32 on host"):
         OPS.dynamic_range_quantize.out(x, codes, scale.double(), "int8")
     with pytest.raises(planq.ArgumentError, match=r"output: .*got \(4, 63\) int8"):
@@ -372,6 +376,32 @@ def test_a_packed_operand_does_not_tell_its_shape() -> None:
         OPS.dequantize(codes, scale, "int4", "float32", scope="token()")
     back = OPS.dequantize(codes, scale, "int4", "float32", scope="token()", shape=[3, 63])
     assert back.shape == (3, 63)
+
+
+@pytest.mark.parametrize("convention", ["mx", "nvfp4"])
+def test_formats_of_groups(convention: str) -> None:
+    """The same bits eagerly, compiled and from a plan; scales have torch's own types."""
+    x = torch.randn(6, 96, generator=torch.Generator().manual_seed(5)).bfloat16()
+    nvfp4 = convention == "nvfp4"
+    fields = {"convention": convention, "scope": "group(16)" if nvfp4 else "group(32)"}
+
+    def there_and_back(x: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = {"inverse_tensor_scale": g} if nvfp4 else {}
+        codes, scale = OPS.dynamic_range_quantize(x, "float4_e2m1fn", **fields, **given)
+        given = {"tensor_scale": 1 / g} if nvfp4 else {}
+        back = OPS.dequantize(
+            codes, scale, "float4_e2m1fn", "float32", shape=x.shape, **fields, **given
+        )
+        return codes, scale, back
+
+    g = torch.tensor([64.0])
+    codes, scale, back = there_and_back(x, g)
+    assert (codes.dtype, codes.shape) == (torch.uint8, (6, 48))
+    assert scale.dtype is (torch.float8_e4m3fn if nvfp4 else torch.float8_e8m0fnu)
+    assert (back - x.float()).abs().max() < 0.6
+    compiled = torch.compile(there_and_back, fullgraph=True, backend="aot_eager")
+    for ours, theirs in zip(compiled(x, g), (codes, scale, back), strict=True):
+        assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
 
 
 def test_wrong_fields_are_refused_when_compiled() -> None:

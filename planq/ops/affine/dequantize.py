@@ -38,17 +38,24 @@ class DequantizeDescriptor(Descriptor):
         their ``1 / 127``). BARACUDA: ``round(fl(fl(s_row * s_column) * fl(q)))``, and the bias as
         above.
 
+        Formats of groups: MX ``round(fl(v * s))``, v the value of the code and s that of its
+        float8_e8m0fnu scale, ``2^(e - 127)`` or NaN for ``e = 255``; NVFP4
+        ``round(fl(v * fl(s * t)))``, s in float8_e4m3fn and t the ``tensor_scale``.
+
         A NaN result is the canonical NaN of the output's type.
 
     Dtypes:
         input int8, uint8, int4, uint4 (two codes a byte along the last axis), float8_e4m3fn,
         float8_e5m2, int32; output and bias float16, bfloat16, float32, float64; scale likewise;
-        zero_point int32 or the input's type.
+        zero_point int32 or the input's type. Under MX input float4_e2m1fn (two codes a byte),
+        float8_e4m3fn, float8_e5m2, and scale float8_e8m0fnu; under NVFP4 input float4_e2m1fn, scale
+        float8_e4m3fn, tensor_scale float32; output float16, bfloat16, float32 under both.
 
     Shapes:
         Rank 1 to 8, any extents, 0 included. ``input`` has the output's shape (4-bit: the last axis
         halved, rounded up); ``scale`` and ``zero_point`` have the scope's parameter shape;
-        ``column_scale`` and ``bias`` are ``(shape[-1],)``.
+        ``column_scale`` and ``bias`` are ``(shape[-1],)``, ``tensor_scale`` is ``(1,)``. Under MX
+        and NVFP4 the last group of a row may be shorter.
 
     Workspace:
         None.
@@ -62,12 +69,14 @@ class DequantizeDescriptor(Descriptor):
         output_dtype: Element type of ``output``.
         scope: Which elements share a scale; ``pair()`` for int32 only: ``scale`` holds the rows'.
         mode: SYMMETRIC has no ``zero_point`` operand.
-        scale_dtype: Element type of the scales. Default: float32, float64 for float64 output.
+        scale_dtype: Element type of the scales. Default: float32, float64 for float64 output; MX
+            float8_e8m0fnu, NVFP4 float8_e4m3fn.
         zero_point_dtype: Element type of ``zero_point``: int32 (default) or ``input_dtype``.
         nibble_order: 4-bit only: which nibble holds the first of two codes.
         bias_dtype: int32 only: element type of ``bias``; None: there is none.
         convention: Whose order of scales. BITSANDBYTES: int32 with ``pair()``, or int8 with
-            ``token()``; BARACUDA: int32 with ``pair()``.
+            ``token()``; BARACUDA: int32 with ``pair()``. Or a format of groups: MX, which reads
+            the codes of MX_ROUND_UP too, with ``group(32)``; NVFP4 with ``group(16)``.
 
     Raises:
         DescriptorError: A zero point for fp8 or int32, ``pair()`` or a bias for other codes, a zero
@@ -105,6 +114,7 @@ class DequantizeArgs:
         zero_point: The zero points, one per segment; None when symmetric.
         column_scale: ``pair()``: the scales of the columns; else None.
         bias: What is added to each column; None without ``bias_dtype``.
+        tensor_scale: NVFP4: the scale of the tensor, by which all scales are multiplied; else None.
     """
 
     input: Tensor
@@ -113,6 +123,7 @@ class DequantizeArgs:
     zero_point: Tensor | None = None
     column_scale: Tensor | None = None
     bias: Tensor | None = None
+    tensor_scale: Tensor | None = None
 
 
 class DequantizePlan(Plan):

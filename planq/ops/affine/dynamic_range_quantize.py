@@ -47,6 +47,18 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         is d rounded to float16; codes are made with d itself, and are those of 0 where ``1 / d`` is
         not finite.
 
+        ``Convention.MX``, groups of 32 along the last axis: ``scale = 2^(floor(log2(M)) - emax)``,
+        emax 2 (float4_e2m1fn), 8 (float8_e4m3fn), 15 (float8_e5m2), at least ``2^-127``, stored as
+        float8_e8m0fnu; ``q = rne(x / scale)``, saturating. ``Convention.MX_ROUND_UP``: the same
+        with M rounded to the code's mantissa before, half up. An infinity counts as ``2^128``.
+
+        ``Convention.NVFP4``, groups of 16, float4_e2m1fn: with ``g`` the ``inverse_tensor_scale``,
+        ``scale`` is ``fl(fl(M / 6) * g)`` rounded to float8_e4m3fn, between ``2^-9`` and 448;
+        ``q = rne(fl(x * fl(g / scale)))``, saturating.
+
+        A NaN makes the scale of its group NaN under each of the three; the codes of such a group
+        are 0, or NaN where they are fp8.
+
         The scale is rounded to ``scale_dtype`` and kept in its normal range before it is used. fp8
         codes round to nearest even with saturation and keep subnormals and the sign of zero.
         docs/numerics/affine.md holds the whole contract.
@@ -54,12 +66,15 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
     Dtypes:
         input float16, bfloat16, float32, float64; output int8, uint8, int4, uint4 (two codes a byte
         along the last axis), float8_e4m3fn, float8_e5m2; scale float16, bfloat16, float32, float64;
-        zero_point int32.
+        zero_point int32. Under MX and NVFP4 input float16, bfloat16, float32; output float4_e2m1fn
+        (two codes a byte), and with MX float8_e4m3fn, float8_e5m2; scale float8_e8m0fnu with MX,
+        float8_e4m3fn with NVFP4; inverse_tensor_scale float32.
 
     Shapes:
         Rank 1 to 8, any extents, 0 included. ``output`` has the input's shape (4-bit: the last axis
         halved, rounded up); ``scale`` and ``zero_point`` have the scope's parameter shape (see
-        :class:`planq.Scope`).
+        :class:`planq.Scope`); ``inverse_tensor_scale`` is ``(1,)``. Under MX and NVFP4 the last
+        group of a row may be shorter.
 
     Workspace:
         None for most kernels; ``plan.workspace_size()`` says, where a segment spans several blocks.
@@ -84,7 +99,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         nibble_order: 4-bit only: which nibble the first of two codes takes.
         convention: Whose formulas make scales and codes. COMPRESSED_TENSORS has its own defaults:
             ``q_min`` the dtype's lowest, ``scale_dtype`` the input's. GGML fixes all that is above
-            but shape, axis types and nibble order.
+            but shape, axis types and nibble order; MX, MX_ROUND_UP and NVFP4 do likewise.
 
     Raises:
         DescriptorError: Symmetric into an unsigned dtype, asymmetric into fp8, RATIO without
@@ -95,7 +110,8 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
     Source:
         baracuda ``DynamicRangeQuantizePlan``; ONNX ``DynamicQuantizeLinear``; bitsandbytes
         ``int8_vectorwise_quant``; compressed-tensors ``calculate_qparams``; ggml
-        ``quantize_row_q8_0_ref``, ``quantize_row_q4_0_ref``.
+        ``quantize_row_q8_0_ref``, ``quantize_row_q4_0_ref``; OCP Microscaling Formats (MX) v1.0,
+        section 6.3.
     """
 
     operator: ClassVar[str] = "dynamic_range_quantize"
@@ -124,12 +140,15 @@ class DynamicRangeQuantizeArgs:
         output: Where the codes go; likewise.
         scale: Where the scales go, one per segment.
         zero_point: Where the zero points go (int32), one per segment; None when symmetric.
+        inverse_tensor_scale: NVFP4: the reciprocal of the tensor's scale, as a rule
+            ``448 * 6 / max|x|`` over the tensor; else None.
     """
 
     input: Tensor
     output: Tensor
     scale: Tensor
     zero_point: Tensor | None = None
+    inverse_tensor_scale: Tensor | None = None
 
 
 class DynamicRangeQuantizePlan(Plan):

@@ -101,8 +101,8 @@ static inline planq_stream planq_cuda_stream(void* handle, int32_t device) {
 /* A tensor as DLPack describes it. Include dlpack/dlpack.h first, and it is DLPack's own DLTensor;
  * otherwise it is declared here, with the same layout. `strides` count elements; NULL: compact, in
  * C order. `dtype.code`: 0 integer, 1 unsigned, 2 IEEE, 4 bfloat, 6 bool, 10 float8_e4m3fn, 12
- * float8_e5m2; 4-bit codes are uint8, two a byte; `lanes` is 1. `device_type`: 1 host, 2 CUDA, 13
- * CUDA managed. */
+ * float8_e5m2, 14 float8_e8m0fnu; 4-bit codes are uint8, two a byte; `lanes` is 1. `device_type`: 1
+ * host, 2 CUDA, 13 CUDA managed. */
 #if defined(DLPACK_VERSION) || defined(DLPACK_MAJOR_VERSION)
 typedef DLTensor planq_tensor;
 #else

@@ -94,7 +94,7 @@ Fault fake_bounds(Mode mode, double& q_min, double& q_max) {
 }
 
 Fault integers(Mode mode, DType output) {
-  if (mode == Mode::Symmetric || !is_fp8(output)) return {};
+  if (mode == Mode::Symmetric || format_of(output).is_integer()) return {};
   return {"mode", "an asymmetric range needs an integer output_dtype, got " +
                       std::string(name_of(output)) + "; use Mode.SYMMETRIC"};
 }

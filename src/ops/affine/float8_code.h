@@ -46,4 +46,26 @@ struct SmallCode {
 using E4M3Code = SmallCode<7, 3>;
 using E5M2Code = SmallCode<15, 2>;
 
+// E2M1Codec::encode of a float that is no NaN, whatever its size. The numbers of the format are a
+// half apart up to 2, one up to 4 and two beyond, so the code of a magnitude m is the least of 2 m,
+// m + 2, m / 2 + 4 and 7, each rounded to an integer, ties to even: even numbers have even codes.
+struct E2M1Code {
+  PLANQ_HD static std::uint32_t of(float x) {
+    constexpr float kShift = kRoundingShift<float>;
+    const std::uint32_t sign = bit_cast<std::uint32_t>(x) & Ieee<float>::kSign;
+    const float m = bit_cast<float>(math::magnitude_bits(x));
+    const std::int32_t halves = bit_cast<std::int32_t>(m + m + kShift);
+    const std::int32_t ones = bit_cast<std::int32_t>(m + (kShift + 2.0f));
+    const std::int32_t twos = bit_cast<std::int32_t>(m * 0.5f + (kShift + 4.0f));
+    // Floats above 0 have the order of their bits.
+    const std::int32_t fine = halves < ones ? halves : ones;
+    const std::int32_t coarse = twos < kLargest ? twos : kLargest;
+    const std::int32_t least = fine < coarse ? fine : coarse;
+    return (static_cast<std::uint32_t>(least) << 28 | sign) >> 28;
+  }
+
+ private:
+  static constexpr std::int32_t kLargest = 0x4B400007;  // the bits of kShift + 7
+};
+
 }  // namespace planq::host

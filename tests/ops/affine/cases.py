@@ -113,7 +113,7 @@ class Part:
         if tensor.lies == "columns":
             return (self.elements,) if axis == len(whole.shape) - 1 else everything
         shared = divisors(whole.shape, whole.scope)
-        if tensor.lies == "scalar" or axis not in shared:
+        if tensor.lies in ("scalar", "one") or axis not in shared:
             return ()
         step = shared[axis]
         cut = slice(self.elements.start // step, -(-self.elements.stop // step))
@@ -284,6 +284,10 @@ class Sample:
         """Cases that only this operator has."""
         return []
 
+    def other_empty_cases(self) -> list[Case]:
+        """Those without elements."""
+        return []
+
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""
@@ -302,4 +306,4 @@ class Sample:
                 seed = len(cases)
                 problem = self.make(Choices(seed), (scope, shape), kind)
                 cases.append(Case(problem, "mixed", "ordinary", seed))
-        return tuple(cases)
+        return (*cases, *self.other_empty_cases())

@@ -43,6 +43,15 @@ def scales(kind: str, words: Array, fmt: Float) -> Array:
     return as_stored(np.where(field(words, 30, 1) == 1, pick(odd, words, 31), usual), fmt)
 
 
+def powers(kind: str, words: Array) -> Array:
+    """Scales that are powers of two: of usual size, or every second one of any size, or NaN."""
+    usual = 117 + field(words, 24, 4)
+    odd = pick((0, 1, 2, 126, 252, 253, 254, 255), words, 31)
+    anywhere = np.where(field(words, 47, 1) == 1, odd, field(words, 0, 8))
+    peculiar = (kind in ("special", "far")) & (field(words, 30, 1) == 1)
+    return np.where(peculiar, anywhere, usual).astype(np.uint8).view(STORAGE["float8_e8m0fnu"])
+
+
 def zero_points(kind: str, words: Array, dtype: str, bounds: tuple[float, float]) -> Array:
     """Zero points inside of the bounds and at their ends, or far away where the type can."""
     lowest, highest = INTEGER_RANGES.get(dtype, INT32)
@@ -128,7 +137,9 @@ def operand(problem: Problem, name: str, data: str, parameters: str, words: Arra
     """An operand that does not depend on the others."""
     tensor = problem.inputs[name]
     shape = storage_shape(problem, tensor)
-    if name in ("scale", "column_scale"):
+    if tensor.dtype == "float8_e8m0fnu":
+        return powers(parameters, words).reshape(shape)
+    if name in ("scale", "column_scale", "tensor_scale"):
         return scales(parameters, words, FLOATS[tensor.dtype]).reshape(shape)
     if name == "zero_point" and tensor.dtype not in NIBBLES:
         bounds = getattr(problem, "bounds", (-128, 127))

@@ -30,7 +30,7 @@ from reference.formats import (
 
 QUOTIENT_LIMIT = 2**30
 BEYOND = 2**40  # no quotient this large has a sum with an int32 zero point in any range of codes
-NIBBLES = ("int4", "uint4")
+NIBBLES = ("int4", "uint4", "float4_e2m1fn")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Tensor:
 
     Attributes:
         dtype: Its logical element type.
-        lies: Along what: `elements`, `parameters`, `columns` of the last axis, or `scalar`.
+        lies: Along what: `elements`, `parameters`, `columns` of the last axis, `scalar`, or `one`,
+            which is an axis of one element.
     """
 
     dtype: str
@@ -105,6 +106,7 @@ class Problem:
             "parameters": self.parameter_shape,
             "columns": self.shape[-1:],
             "scalar": (),
+            "one": (1,),
         }[tensor.lies]
 
     def logical(self, tensor: Tensor, stored: Array) -> Array:

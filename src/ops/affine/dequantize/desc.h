@@ -7,6 +7,7 @@
 #include "core/rejects.h"
 #include "core/scope.h"
 #include "ops/affine/accumulator.h"
+#include "ops/affine/microscaling.h"
 #include "ops/affine/scale.h"
 
 namespace planq::dequantize {
@@ -38,7 +39,7 @@ inline constexpr Field kFields[] = {
 };
 
 // Positions in Operands.
-enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kColumnScale, kBias };
+enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kColumnScale, kBias, kTensorScale };
 inline constexpr auto kOperands = operands(
     kFields,
     {{"input", Role::Input, "input_dtype", packed_shape("shape", "input_dtype")},
@@ -48,7 +49,8 @@ inline constexpr auto kOperands = operands(
       packed_shape(parameter_shape("shape", "scope"), "zero_point_dtype"),
       is("mode", Mode::Asymmetric)},
      {"column_scale", Role::Input, "scale_dtype", last_of("shape"), is("scope", ScopeKind::Pair)},
-     {"bias", Role::Input, "bias_dtype", last_of("shape"), is_set("bias_dtype")}});
+     {"bias", Role::Input, "bias_dtype", last_of("shape"), is_set("bias_dtype")},
+     {"tensor_scale", Role::Input, DType::Float32, 1, is("convention", Convention::Nvfp4)}});
 
 // A code or an accumulator under a convention that is not planq's; `column` and `bias` as far as
 // there are such operands.
@@ -66,12 +68,22 @@ PLANQ_HD C value_by(Convention convention, bool accumulator, C code, C row, C co
 inline constexpr std::string_view kConventionBasis =
     "element by element; one rounding for each product, sum and fma";
 
-// Whether a kernel computes planq's own convention, or the others.
+inline constexpr std::string_view kGroupBasis =
+    "element by element; exact values of codes; one rounding for each product and for the result";
+
+// Whether a kernel computes planq's own convention, the formats of groups, or the others.
 inline Reason expect_own_convention(const Fields& f) {
   return expect(ReasonKind::Feature, "convention", Convention::Planq, f.convention);
 }
+inline Reason expect_mx(const Fields& f) {
+  return expect(ReasonKind::Feature, "convention", Convention::Mx, f.convention);
+}
+inline Reason expect_nvfp4(const Fields& f) {
+  return expect(ReasonKind::Feature, "convention", Convention::Nvfp4, f.convention);
+}
 inline Reason expect_other_convention(const Fields& f) {
-  if (f.convention != Convention::Planq) return Reason::accept();
+  if (f.convention == Convention::BitsAndBytes || f.convention == Convention::Baracuda)
+    return Reason::accept();
   return Reason::refuse(ReasonKind::Feature, "computes other conventions than planq");
 }
 

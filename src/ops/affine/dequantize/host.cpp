@@ -15,7 +15,7 @@ namespace {
 using math::Compute;
 using math::Stored;
 
-// The integers behind a chunk of codes.
+// The integers behind a chunk of codes; of floating ones in 4 bits, the codes.
 void take_codes(const void* input, std::int64_t offset, std::int64_t count, DType dtype,
                 NibbleOrder order, std::int32_t* codes) {
   switch (dtype) {
@@ -28,16 +28,21 @@ void take_codes(const void* input, std::int64_t offset, std::int64_t count, DTyp
     case DType::Int32:
       std::copy_n(static_cast<const std::int32_t*>(input) + offset, count, codes);
       return;
+    case DType::Float4E2M1FN:
+      return take_codes(input, offset, count, DType::UInt4, order, codes);
     default:
       for (std::int64_t i = 0; i < count; ++i)
         codes[i] = math::load_integer(input, offset + i, dtype, order);
   }
 }
 
-// The values of all fp8 codes.
+// The values of all codes of a floating type.
 template <class C>
-std::array<C, 256> float8_table(DType dtype) {
+std::array<C, 256> float_table(DType dtype) {
   std::array<C, 256> table{};
+  if (dtype == DType::Float4E2M1FN)
+    for (std::uint32_t code = 0; code < 16; ++code)
+      table[code] = static_cast<C>(math::e2m1_value(code));
   if (!is_fp8(dtype)) return table;
   for (int code = 0; code < 256; ++code)
     table[code] = math::float8_value<C>(static_cast<std::uint8_t>(code), dtype);
@@ -71,13 +76,16 @@ Status compute(const Call& call, const Stream& stream) {
   const void* input = operands[kInput].data;
   T* output = static_cast<T*>(operands[kOutput].data);
   const bool asymmetric = f.mode == Mode::Asymmetric, fp8 = is_fp8(f.input_dtype);
-  const auto table = float8_table<C>(f.input_dtype);
+  const bool fp4 = f.input_dtype == DType::Float4E2M1FN;
+  const auto table = float_table<C>(f.input_dtype);
   const Columns columns = {f.scope.kind == ScopeKind::Pair ? operands[kColumnScale].data : nullptr,
                            f.bias_dtype != DType::Unset ? operands[kBias].data : nullptr,
                            f.scale_dtype, f.bias_dtype};
-  const host::GivenOperands given = {operands[kScale].data,
-                                     asymmetric ? operands[kZeroPoint].data : nullptr,
-                                     f.scale_dtype, f.zero_point_dtype, f.nibble_order};
+  host::GivenOperands given = {operands[kScale].data,
+                               asymmetric ? operands[kZeroPoint].data : nullptr, f.scale_dtype,
+                               f.zero_point_dtype, f.nibble_order};
+  if (f.convention == Convention::Nvfp4)
+    given.tensor_scale = *static_cast<const float*>(operands[kTensorScale].data);
   const std::array<ElementOperand, 5> layout = {
       ElementOperand{&operands[kInput], is_four_bit(f.input_dtype)},
       {&operands[kOutput]},
@@ -90,6 +98,9 @@ Status compute(const Call& call, const Stream& stream) {
         if (fp8) {
           const auto* codes = static_cast<const std::uint8_t*>(input) + place.at.at[0];
           for (std::int64_t i = 0; i < count; ++i) s.value[i] = s.scale[i] * table[codes[i]];
+        } else if (fp4) {
+          take_codes(input, place.at.at[0], count, f.input_dtype, f.nibble_order, s.code);
+          for (std::int64_t i = 0; i < count; ++i) s.value[i] = s.scale[i] * table[s.code[i]];
         } else {
           take_codes(input, place.at.at[0], count, f.input_dtype, f.nibble_order, s.code);
           loops.dequantize(s, count);
@@ -179,6 +190,25 @@ constexpr Kernel make_convention_kernel() {
   return kernel;
 }
 
+// Formats of groups: the same loops with scales of 8 bits.
+template <DType kIn, DType kOut, bool kMx = true>
+constexpr Kernel make_group_kernel() {
+  Kernel kernel = make_kernel<kIn, kOut>();
+  kernel.arithmetic = kMx ? "mx" : "nvfp4";
+  kernel.revision = 1;
+  kernel.guarantee.basis = kGroupBasis;
+  kernel.rejects = rejects < kIn, kOut, kMx ? expect_mx : expect_nvfp4 > ;
+  return kernel;
+}
+
+template <DType kOut>
+constexpr std::array<Kernel, 4> group_kernels_of() {
+  return {make_group_kernel<DType::Float4E2M1FN, kOut>(),
+          make_group_kernel<DType::Float8E4M3FN, kOut>(),
+          make_group_kernel<DType::Float8E5M2, kOut>(),
+          make_group_kernel<DType::Float4E2M1FN, kOut, false>()};
+}
+
 template <DType kOut>
 constexpr std::array<Kernel, 9> kernels_of() {
   return {make_kernel<DType::Int8, kOut>(),
@@ -192,8 +222,10 @@ constexpr std::array<Kernel, 9> kernels_of() {
           make_convention_kernel<DType::Int32, kOut>()};
 }
 
-constexpr auto kKernels = joined(kernels_of<DType::Float16>(), kernels_of<DType::BFloat16>(),
-                                 kernels_of<DType::Float32>(), kernels_of<DType::Float64>());
+constexpr auto kKernels = joined(
+    kernels_of<DType::Float16>(), kernels_of<DType::BFloat16>(), kernels_of<DType::Float32>(),
+    kernels_of<DType::Float64>(), group_kernels_of<DType::Float16>(),
+    group_kernels_of<DType::BFloat16>(), group_kernels_of<DType::Float32>());
 
 }  // namespace
 

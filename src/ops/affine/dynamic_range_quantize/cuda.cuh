@@ -177,7 +177,7 @@ Reason rejects(const Descriptor& descriptor, const Device& device) {
     return refuse(ReasonKind::DType, "output_dtype", name_of(kOut), name_of(f.output_dtype));
   if (f.scope.kind != kScope)
     return refuse(ReasonKind::Scope, "scope", name_of(kScope), name_of(f.scope.kind));
-  if (const Reason reason = rejects_ggml(f); !reason.accepted()) return reason;
+  if (const Reason reason = rejects_formats(f); !reason.accepted()) return reason;
   return rejects_shape(kBody, segmented(f), device);
 }
 

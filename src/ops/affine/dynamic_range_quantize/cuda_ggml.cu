@@ -75,7 +75,7 @@ template <DType kFrom, DType kTo>
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
-  const IndexSpace blocks = ggml_blocks(f, operands);
+  const IndexSpace blocks = whole_groups(f, operands);
   const GgmlArgs args{operands[kInput].data,
                       static_cast<uint8_t*>(operands[kOutput].data),
                       static_cast<Half*>(operands[kScale].data),

@@ -1,7 +1,10 @@
 #include "ops/affine/dynamic_range_quantize/desc.h"
 
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "core/rows.h"
 #include "ops/affine/checks.h"
@@ -24,34 +27,84 @@ Fault resolve_compressed_tensors(Fields& f) {
   return {};
 }
 
-// GGML's formats leave nothing to choose but the input.
-Fault resolve_ggml(Fields& f) {
-  constexpr DType kInputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
-  constexpr DType kOutputs[] = {DType::Int8, DType::Int4};
-  constexpr DType kScales[] = {DType::Float16};
-  if (f.scale_dtype == DType::Unset) f.scale_dtype = DType::Float16;
-  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kInputs); !fault.ok()) return fault;
-  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kOutputs); !fault.ok())
-    return fault;
-  if (Fault fault = checks::dtype("scale_dtype", f.scale_dtype, kScales); !fault.ok()) return fault;
-  const bool byte = f.output_dtype == DType::Int8;
-  const double lowest = byte ? -127 : -8, largest = byte ? 127 : 7;
-  if (std::isnan(f.q_min)) f.q_min = lowest;
-  if (std::isnan(f.q_max)) f.q_max = largest;
+// Formats of groups leave little to choose but the input: this is what each fixes.
+struct GroupFormat {
+  std::string_view name;
+  std::span<const DType> outputs;
+  DType scale_dtype;
+  std::int64_t size;
+  bool whole;         // groups have no rest
+  Quotient quotient;  // the only one that the formulas know
+};
+constexpr DType kGgmlCodes[] = {DType::Int8, DType::Int4};
+constexpr DType kMxCodes[] = {DType::Float4E2M1FN, DType::Float8E4M3FN, DType::Float8E5M2};
+constexpr DType kNvfp4Codes[] = {DType::Float4E2M1FN};
+constexpr GroupFormat kGgml{"GGML",     kGgmlCodes, DType::Float16,
+                            kGgmlBlock, true,       Quotient::Reciprocal};
+constexpr GroupFormat kMx{"MX",           kMxCodes, DType::Float8E8M0FNU,
+                          math::kMxGroup, false,    Quotient::Divide};
+constexpr GroupFormat kMxRoundUp{"MX_ROUND_UP",  kMxCodes, DType::Float8E8M0FNU,
+                                 math::kMxGroup, false,    Quotient::Divide};
+constexpr GroupFormat kNvfp4{"NVFP4",           kNvfp4Codes, DType::Float8E4M3FN,
+                             math::kNvfp4Group, false,       Quotient::Reciprocal};
+
+constexpr const GroupFormat* format_by(Convention convention) {
+  switch (convention) {
+    case Convention::Ggml:
+      return &kGgml;
+    case Convention::Mx:
+      return &kMx;
+    case Convention::MxRoundUp:
+      return &kMxRoundUp;
+    case Convention::Nvfp4:
+      return &kNvfp4;
+    default:
+      return nullptr;
+  }
+}
+
+Fault resolve_groups(const Fields& f, const std::string& name, const GroupFormat& format) {
   const int last = f.shape.rank - 1;
-  if (f.scope.kind != ScopeKind::Group || f.scope.axis != last || f.scope.size != kGgmlBlock)
-    return {"scope", "Convention.GGML has groups of 32 along the last axis"};
-  if (f.shape.last() % kGgmlBlock != 0)
-    return {"shape", "Convention.GGML has whole groups of 32, got a last axis of " +
-                         std::to_string(f.shape.last())};
-  if (f.mode != Mode::Symmetric) return {"mode", "Convention.GGML goes with Mode.SYMMETRIC"};
-  if (f.q_min != lowest) return {"q_min", "Convention.GGML has q_min " + checks::number(lowest)};
-  if (f.q_max != largest) return {"q_max", "Convention.GGML has q_max " + checks::number(largest)};
+  if (f.scope.kind != ScopeKind::Group || f.scope.axis != last || f.scope.size != format.size)
+    return {"scope",
+            name + " has groups of " + std::to_string(format.size) + " along the last axis"};
+  if (format.whole && f.shape.last() % format.size != 0)
+    return {"shape", name + " has whole groups of " + std::to_string(format.size) +
+                         ", got a last axis of " + std::to_string(f.shape.last())};
+  return {};
+}
+
+// The codes of a format: all but the lowest of int8.
+Fault resolve_codes(Fields& f, const std::string& name) {
+  const FormatInfo& codes = format_of(f.output_dtype);
+  const double lowest = f.output_dtype == DType::Int8 ? -codes.largest : codes.lowest();
+  if (std::isnan(f.q_min)) f.q_min = lowest;
+  if (std::isnan(f.q_max)) f.q_max = codes.largest;
+  if (f.q_min != lowest) return {"q_min", name + " has q_min " + checks::number(lowest)};
+  if (f.q_max != codes.largest)
+    return {"q_max", name + " has q_max " + checks::number(codes.largest)};
+  return {};
+}
+
+Fault resolve_format(Fields& f, const GroupFormat& format) {
+  constexpr DType kInputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
+  const DType scales[] = {format.scale_dtype};
+  const std::string name = "Convention." + std::string(format.name);
+  if (f.scale_dtype == DType::Unset) f.scale_dtype = format.scale_dtype;
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kInputs); !fault.ok()) return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, format.outputs); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("scale_dtype", f.scale_dtype, scales); !fault.ok()) return fault;
+  if (Fault fault = resolve_groups(f, name, format); !fault.ok()) return fault;
+  if (f.mode != Mode::Symmetric) return {"mode", name + " goes with Mode.SYMMETRIC"};
+  if (Fault fault = resolve_codes(f, name); !fault.ok()) return fault;
+  if (format.quotient == Quotient::Divide && f.quotient != Quotient::Divide)
+    return {"quotient", name + " divides by a power of two, exactly: Quotient.DIVIDE"};
   if (f.quotient == Quotient::Ratio)
-    return {"quotient", "Convention.GGML multiplies by 1 / scale: Quotient.RECIPROCAL"};
+    return {"quotient", name + " multiplies by 1 / scale: Quotient.RECIPROCAL"};
   if (f.nonfinite != NonFinite::Propagate)
-    return {"nonfinite", "Convention.GGML goes with NonFinite.PROPAGATE"};
-  f.quotient = Quotient::Reciprocal;  // its formulas know no other
+    return {"nonfinite", name + " goes with NonFinite.PROPAGATE"};
+  f.quotient = format.quotient;
   return {};
 }
 
@@ -61,12 +114,12 @@ Fault resolve_convention(Fields& f) {
       return {};
     case Convention::CompressedTensors:
       return resolve_compressed_tensors(f);
-    case Convention::Ggml:
-      return resolve_ggml(f);
     default:
-      return {"convention", "expected planq, compressed_tensors or ggml, got " +
-                                std::string(name_of(f.convention))};
+      break;
   }
+  if (const GroupFormat* format = format_by(f.convention)) return resolve_format(f, *format);
+  return {"convention", "expected planq, compressed_tensors, ggml, mx, mx_round_up or nvfp4, got " +
+                            std::string(name_of(f.convention))};
 }
 
 Fault resolve(Descriptor& descriptor) {
@@ -74,8 +127,11 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
     return fault;
-  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kCodes); !fault.ok())
-    return fault;
+  // A format of groups has codes of its own, and checks them itself.
+  const bool grouped = format_by(f.convention) != nullptr;
+  if (!grouped)
+    if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kCodes); !fault.ok())
+      return fault;
   if (Fault fault = checks::scope(f.scope, f.shape); !fault.ok()) return fault;
   if (f.mode == Mode::Symmetric && is_unsigned(f.output_dtype))
     return {"mode", "a symmetric range needs a signed output_dtype, got " +
@@ -85,7 +141,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = resolve_convention(f); !fault.ok()) return fault;
   if (Fault fault = checks::bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok())
     return fault;
-  return checks::scale_dtype(f.input_dtype, f.scale_dtype);
+  return grouped ? Fault{} : checks::scale_dtype(f.input_dtype, f.scale_dtype);
 }
 
 Reason rows_of(const Descriptor& descriptor) {

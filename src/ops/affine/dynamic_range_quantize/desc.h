@@ -8,6 +8,7 @@
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "core/scope.h"
+#include "ops/affine/microscaling.h"
 #include "ops/affine/scale.h"
 
 namespace planq::dynamic_range_quantize {
@@ -45,13 +46,15 @@ inline constexpr Field kFields[] = {
 };
 
 // Positions in Operands.
-enum Operand : int { kInput, kOutput, kScale, kZeroPoint };
+enum Operand : int { kInput, kOutput, kScale, kZeroPoint, kInverseTensorScale };
 inline constexpr auto kOperands = operands(
     kFields, {{"input", Role::Input, "input_dtype", "shape"},
               {"output", Role::Output, "output_dtype", packed_shape("shape", "output_dtype")},
               {"scale", Role::Output, "scale_dtype", parameter_shape("shape", "scope")},
               {"zero_point", Role::Output, DType::Int32, parameter_shape("shape", "scope"),
-               is("mode", Mode::Asymmetric)}});
+               is("mode", Mode::Asymmetric)},
+              {"inverse_tensor_scale", Role::Input, DType::Float32, 1,
+               is("convention", Convention::Nvfp4)}});
 
 inline Shape parameter_shape(const Fields& fields) {
   return planq::parameter_shape(fields.shape, fields.scope);
@@ -69,9 +72,10 @@ math::AffineSpec<C> spec_of(const Fields& f) {
                               f.include_zero, f.q_min, f.q_max, f.convention);
 }
 
-// Kernels of ranges and scales know two conventions; GGML's blocks have kernels of their own.
-inline Reason rejects_ggml(const Fields& f) {
-  if (f.convention != Convention::Ggml) return Reason::accept();
+// Kernels of ranges and scales know two conventions; formats of groups have kernels of their own.
+inline Reason rejects_formats(const Fields& f) {
+  if (f.convention == Convention::Planq || f.convention == Convention::CompressedTensors)
+    return Reason::accept();
   return Reason::refuse(ReasonKind::Feature,
                         "computes convention planq or compressed_tensors, not ",
                         name_of(f.convention));
@@ -107,19 +111,28 @@ Reason rejects_but_ggml(const Descriptor& descriptor, const Device&) {
   return expect(ReasonKind::Feature, "convention", Convention::Ggml, f.convention);
 }
 
-// Where the blocks lie: every axis but the last, and the blocks of a row.
-inline IndexSpace ggml_blocks(const Fields& f, const Operands& operands) {
-  const std::int64_t bytes = is_four_bit(f.output_dtype) ? kGgmlBlock / 2 : kGgmlBlock;
-  const int last = f.shape.rank - 1;
+// Where the rows of a tensor in groups lie: every axis but the last.
+inline IndexSpace rows_of_groups(const Fields& f, const Operands& operands) {
   IndexSpace space;
-  for (int i = 0; i <= last; ++i) {
+  for (int i = 0; i + 1 < f.shape.rank; ++i) {
     Axis axis;
-    axis.extent = i == last ? f.shape[i] / kGgmlBlock : f.shape[i];
-    axis.stride[kInput] = i == last ? kGgmlBlock : operands[kInput].strides[i];
-    axis.stride[kOutput] = i == last ? bytes : operands[kOutput].strides[i];
-    axis.stride[kScale] = operands[kScale].strides[i];
+    axis.extent = f.shape[i];
+    for (const int operand : {kInput, kOutput, kScale})
+      axis.stride[operand] = operands[operand].strides[i];
     space.append(axis);
   }
+  return space;
+}
+
+// Where whole groups lie: the rows, and the groups of a row.
+inline IndexSpace whole_groups(const Fields& f, const Operands& operands) {
+  IndexSpace space = rows_of_groups(f, operands);
+  Axis axis;
+  axis.extent = f.shape.last() / f.scope.size;
+  axis.stride[kInput] = f.scope.size;
+  axis.stride[kOutput] = is_four_bit(f.output_dtype) ? f.scope.size / 2 : f.scope.size;
+  axis.stride[kScale] = operands[kScale].strides[f.shape.rank - 1];
+  space.append(axis);
   space.merge();
   return space;
 }

@@ -45,7 +45,7 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   if (reason.accepted())
     reason = expect(ReasonKind::DType, "output_dtype", kOutput, f.output_dtype);
   if (reason.accepted()) reason = expect(ReasonKind::Scope, "scope", kScope, f.scope.kind);
-  return reason.accepted() ? rejects_ggml(f) : reason;
+  return reason.accepted() ? rejects_formats(f) : reason;
 }
 
 template <ScopeKind kScope, DType kInput, DType kOutput>

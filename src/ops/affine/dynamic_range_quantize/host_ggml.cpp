@@ -69,7 +69,7 @@ Status compute(const Call& call, const Stream& stream) {
   using T = Stored<kFrom>;
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
-  const IndexSpace blocks = ggml_blocks(f, operands);
+  const IndexSpace blocks = whole_groups(f, operands);
   const auto* input = static_cast<const T*>(operands[kInput].data);
   auto* codes = static_cast<uint8_t*>(operands[kOutput].data);
   auto* scales = static_cast<Half*>(operands[kScale].data);

@@ -12,7 +12,7 @@
 #include "core/elementwise.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
-#include "ops/affine/affine.h"
+#include "ops/affine/microscaling.h"
 
 namespace planq::host {
 
@@ -66,6 +66,14 @@ struct GivenOperands {
   DType scale_dtype = DType::Float32, zero_point_dtype = DType::Int32;
   NibbleOrder order = NibbleOrder::LowFirst;
   const void* inverse = nullptr;  // factors in the compute type, where a range decided them
+  float tensor_scale = 1;         // of scales in float8_e4m3fn
+
+  template <class C>
+  C scale_at(std::int64_t at) const {
+    if (!is_fp8(scale_dtype)) return math::load_scale<C>(scale, at, scale_dtype);
+    const std::uint8_t stored = static_cast<const std::uint8_t*>(scale)[at];
+    return static_cast<C>(math::group_scale(stored, scale_dtype, tensor_scale));
+  }
 };
 
 // Zero points up to this one leave sums with quotients and codes exact in float.
@@ -91,7 +99,7 @@ struct ParameterPlace {
 template <class C>
 void fill_parameters(Chunk<C>& s, std::int64_t first, std::int64_t last, const GivenOperands& given,
                      const math::AffineSpec<C>& spec, const ParameterPlace& at) {
-  const C scale = math::load_scale<C>(given.scale, at.scale, given.scale_dtype);
+  const C scale = given.scale_at<C>(at.scale);
   const std::int32_t zero_point =
       given.zero_point
           ? math::load_integer(given.zero_point, at.zero_point, given.zero_point_dtype, given.order)

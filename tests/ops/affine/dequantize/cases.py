@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from ops.affine import microscaling
 from ops.affine.cases import OUTPUTS, Case, Choices, Place, Sample, Shapes, listed, wide
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.affine.reference import Problem
@@ -60,8 +61,43 @@ def convention_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
     )
 
 
+FORMATS: list[Any] = list(
+    itertools.product(
+        (
+            ("mx", "float4_e2m1fn", "low_first"),
+            ("mx", "float4_e2m1fn", "high_first"),
+            ("mx", "float8_e4m3fn", "low_first"),
+            ("mx", "float8_e5m2", "low_first"),
+            ("nvfp4", "float4_e2m1fn", "low_first"),
+            ("nvfp4", "float4_e2m1fn", "high_first"),
+        ),
+        microscaling.INPUTS,
+    )
+)
+FORMAT_SHAPES: Shapes = (
+    *((7, 64), (3, 5, 96), (33,), (1, 1), (2, 1, 3, 17), (64, 32), (300, 80), (5, 1000), (40, 512)),
+    *((9, 4096), (3, 31)),
+)
+WIDE_FORMAT_SHAPES: Shapes = ((700, 1024), (3, 33001), (1, 2**20))
+
+
+def format_problem(chooser: Choices, place: Place, kind: Any) -> Problem:
+    """Codes of MX and NVFP4."""
+    (convention, input_dtype, order), output_dtype = kind
+    group = ("group", microscaling.GROUP[convention], -1)
+    return DequantizeProblem(
+        place[1],
+        group,
+        None,
+        input_dtype,
+        output_dtype,
+        nibble_order=order,
+        convention=convention,
+    )
+
+
 class DequantizeSample(Sample):
-    """With a scale for each row and each column of accumulators."""
+    """With a scale for each row and each column of accumulators, and formats of groups."""
 
     def others(self) -> list[Case]:
         """Small problems and large ones."""
@@ -73,7 +109,19 @@ class DequantizeSample(Sample):
         ):
             pairs += listed(convention_problem, kinds, 6, places)
             pairs += wide(convention_problem, kinds, large)
+        pairs += listed(format_problem, FORMATS, 7, ((("group",), FORMAT_SHAPES),))
+        for shape in WIDE_FORMAT_SHAPES:
+            pairs += wide(format_problem, FORMATS, ((("group",), shape),) * 4)
         return pairs
+
+    def other_empty_cases(self) -> list[Case]:
+        """Formats of groups."""
+        return [
+            Case(
+                format_problem(Choices(seed), (("group",), shape), kind), "mixed", "ordinary", seed
+            )
+            for seed, (kind, shape) in enumerate(itertools.product(FORMATS, ((0, 64), (3, 0))))
+        ]
 
 
 SAMPLE = DequantizeSample(dequantize_problem, CODES_TO_FLOATS, 6)

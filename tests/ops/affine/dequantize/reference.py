@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ops.affine import microscaling
 from ops.affine.reference import Problem, Tensor, dequantized, fma
 from reference.formats import FLOATS, Array, Arrays, narrowed
 
@@ -31,6 +32,13 @@ class DequantizeProblem(Problem):
         return self.output_dtype
 
     @property
+    def stored_scale(self) -> str:
+        """The dtype of the stored scales, which a format of groups fixes."""
+        return self.scale_dtype or microscaling.SCALES.get(
+            self.convention, np.dtype(self.compute).name
+        )
+
+    @property
     def inputs(self) -> dict[str, Tensor]:
         """Codes, scales, and what else the fields ask for."""
         given = {
@@ -43,6 +51,8 @@ class DequantizeProblem(Problem):
             given["column_scale"] = Tensor(self.stored_scale, "columns")
         if self.bias_dtype:
             given["bias"] = Tensor(self.bias_dtype, "columns")
+        if self.convention == "nvfp4":
+            given["tensor_scale"] = Tensor("float32", "one")
         return given
 
     @property
@@ -55,6 +65,8 @@ class DequantizeProblem(Problem):
         C = self.compute
         with np.errstate(all="ignore"):
             codes = self.logical(self.inputs["input"], given["input"])
+            if self.convention in microscaling.GROUP:
+                return {"output": narrowed(self.of_groups(codes, given), self.output_dtype)}
             codes = codes.astype(C) if self.input_dtype in FLOATS else codes
             if self.convention != "planq":
                 values = self.by_convention(codes.astype(C), given)
@@ -69,6 +81,12 @@ class DequantizeProblem(Problem):
             if "bias" in given:
                 y = y + given["bias"].astype(C)
             return {"output": narrowed(y, self.output_dtype)}
+
+    def of_groups(self, codes: Array, given: Arrays) -> Array:
+        """`fl(v * s)` of MX and NVFP4, in float32."""
+        factor = given["tensor_scale"][0] if "tensor_scale" in given else np.float32(1)
+        s = microscaling.scale_values(given["scale"], self.convention, factor)
+        return np.asarray(microscaling.code_values(codes, self.input_dtype) * self.spread(s))
 
     def by_convention(self, q: Array, given: Arrays) -> Array:
         """bitsandbytes' and baracuda's orders of scales, in C."""

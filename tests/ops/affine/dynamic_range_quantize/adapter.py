@@ -13,6 +13,7 @@ from ops.affine.dynamic_range_quantize.cases import (
     Case,
     convention_cases,
     empty_cases,
+    format_cases,
     outputs,
     sampled_cases,
 )
@@ -50,7 +51,7 @@ def descriptor(problem: Problem) -> planq.DynamicRangeQuantizeDescriptor:
 def all_cases() -> tuple[Case, ...]:
     """The sample of the table, the shapes for the kernels' bodies, then other conventions."""
     shapes = (item.case for item in instantiation_cases())
-    return (*sampled_cases(), *shapes, *convention_cases())
+    return (*sampled_cases(), *shapes, *convention_cases(), *format_cases())
 
 
 def as_problem(problem: Hashable) -> Problem:

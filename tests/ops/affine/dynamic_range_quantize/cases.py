@@ -14,6 +14,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from ops.affine import microscaling
 from ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
 from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
 from ops.affine.scopes import ScopeSpec
@@ -96,13 +97,13 @@ class Part:
 
     def inputs(self, whole: dict[str, Array]) -> dict[str, Array]:
         """The part's inputs out of the whole's."""
-        return {"input": np.ascontiguousarray(whole["input"][self.piece])}
+        return {**whole, "input": np.ascontiguousarray(whole["input"][self.piece])}
 
     def outputs(self, whole: dict[str, Array]) -> dict[str, Array]:
         """The part's outputs out of the whole's, stored as if they were made alone."""
         cut = {name: values[self.along] for name, values in whole.items() if name != "output"}
         codes, order = whole["output"], self.whole.nibble_order
-        if self.whole.output_dtype in ("int4", "uint4"):
+        if self.whole.output_dtype in ("int4", "uint4", "float4_e2m1fn"):
             logical = unpack_nibbles(codes, self.whole.shape[-1], order)
             return {**cut, "output": pack_nibbles(logical[self.piece], order)}
         return {**cut, "output": codes[self.piece]}
@@ -132,13 +133,14 @@ class Case:
 
     def inputs(self) -> dict[str, Array]:
         """Input operands by name."""
-        return {
-            "input": inputs.make(self.data, self.problem.shape, self.problem.input_dtype, self.seed)
-        }
+        x = inputs.make(self.data, self.problem.shape, self.problem.input_dtype, self.seed)
+        if self.problem.convention != "nvfp4":
+            return {"input": x}
+        return {"input": x, "inverse_tensor_scale": microscaling.factors(x, self.seed)}
 
     def expected(self, given: dict[str, Array]) -> dict[str, Array]:
         """Output operands by name, as stored."""
-        return outputs(self.problem, given["input"])
+        return outputs(self.problem, given["input"], given.get("inverse_tensor_scale"))
 
     def parts(self) -> Iterator[Part]:
         """Parts that share no segment with the rest; none where a segment spans the tensor."""
@@ -160,9 +162,11 @@ class Case:
             yield Part(problem, replace(problem, shape=tuple(shape)), (*before, part), along)
 
 
-def outputs(problem: Problem, x: Array) -> dict[str, Array]:
+def outputs(
+    problem: Problem, x: Array, inverse_tensor_scale: Array | None = None
+) -> dict[str, Array]:
     """The reference's outputs by operand name."""
-    result = dynamic_range_quantize(problem, x)
+    result = dynamic_range_quantize(problem, x, inverse_tensor_scale)
     named = {"output": result.output, "scale": result.scale}
     return named if result.zero_point is None else {**named, "zero_point": result.zero_point}
 
@@ -266,6 +270,64 @@ def ggml_problems(shapes: tuple[tuple[int, ...], ...]) -> Iterator[Problem]:
                 )
 
 
+FORMATS = (
+    ("mx", "float4_e2m1fn", "low_first"),
+    ("mx", "float4_e2m1fn", "high_first"),
+    ("mx", "float8_e4m3fn", "low_first"),
+    ("mx", "float8_e5m2", "low_first"),
+    ("mx_round_up", "float4_e2m1fn", "low_first"),
+    ("mx_round_up", "float8_e4m3fn", "low_first"),
+    ("mx_round_up", "float8_e5m2", "low_first"),
+    ("nvfp4", "float4_e2m1fn", "low_first"),
+    ("nvfp4", "float4_e2m1fn", "high_first"),
+)
+FORMAT_SHAPES = (
+    (32,),
+    (7, 64),
+    (3, 5, 96),
+    (70, 4096),
+    (2, 1, 3, 32),
+    (5, 1),
+    (4, 17),
+    (3, 1007),
+    (2, 3, 80),
+    (9, 520),
+    (1, 3072),
+)
+FORMAT_SEED = 30000
+
+
+def format_problems(shapes: tuple[tuple[int, ...], ...]) -> Iterator[Problem]:
+    """MX and NVFP4 of every input, in every shape."""
+    for input_dtype in microscaling.INPUTS:
+        for convention, output_dtype, order in FORMATS:
+            for shape in shapes:
+                yield Problem(
+                    shape=shape,
+                    input_dtype=input_dtype,
+                    output_dtype=output_dtype,
+                    scope=("group", microscaling.GROUP[convention], -1),
+                    quotient="reciprocal" if convention == "nvfp4" else "divide",
+                    nibble_order=order,
+                    convention=convention,
+                )
+
+
+@cache
+def format_cases() -> tuple[Case, ...]:
+    """Values of every kind, NaN, infinities, zeros and subnormals among them."""
+    cases: list[Case] = []
+    for problem in format_problems(FORMAT_SHAPES):
+        seed = FORMAT_SEED + len(cases)
+        kind = Chooser(seed).pick((*KINDS, "subnormal", "zeros", "normal"))
+        cases.append(Case(problem, kind, seed))
+    # What gives every thread of a GPU several groups.
+    for index, problem in enumerate(format_problems(((2100, 1056),))):
+        if problem.convention != "mx_round_up" and problem.nibble_order == "low_first":
+            cases.append(Case(problem, "tiled", FORMAT_SEED + 4 * index))
+    return tuple(cases)
+
+
 @cache
 def convention_cases() -> tuple[Case, ...]:
     """compressed-tensors' rule for every input x output x scope, and GGML's for its formats."""
@@ -343,4 +405,5 @@ def empty_cases() -> tuple[Case, ...]:
             problem = variant(chooser, shape, ("block", 2, 3), dtype, output, mode)
             cases.append(Case(problem, "finite", seed))
     cases.extend(Case(problem, "finite", 0) for problem in ggml_problems(((0, 64), (3, 0))))
+    cases.extend(Case(problem, "finite", 0) for problem in format_problems(((0, 64), (3, 0))))
     return tuple(cases)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ops.affine import microscaling
 from ops.affine.scopes import ScopeSpec, parameter_shape
 from reference.formats import (
     CANONICAL_NAN,
@@ -57,7 +58,11 @@ class Problem:
     @property
     def stored_scale(self) -> str:
         """The dtype of the stored scales."""
-        default = {"compressed_tensors": self.input_dtype, "ggml": "float16"}
+        default = {
+            "compressed_tensors": self.input_dtype,
+            "ggml": "float16",
+            **microscaling.SCALES,
+        }
         return self.scale_dtype or default.get(self.convention, np.dtype(self.compute).name)
 
     @property
@@ -73,7 +78,7 @@ class Problem:
             )
             lowest += self.mode == "symmetric" and not all_codes
         else:
-            highest = FLOATS[self.output_dtype].largest
+            highest = {**FLOATS, **microscaling.CODES}[self.output_dtype].largest
             lowest = -highest
         return (
             lowest if self.q_min is None else self.q_min,
@@ -114,8 +119,12 @@ class Quantized:
     zero_point: Array | None
 
 
-def dynamic_range_quantize(problem: Problem, x: Array) -> Quantized:
+def dynamic_range_quantize(
+    problem: Problem, x: Array, inverse_tensor_scale: Array | None = None
+) -> Quantized:
     """The operator's outputs for input `x`, in the dtypes in which they are stored."""
+    if problem.convention in microscaling.GROUP:
+        return group_format(problem, x, inverse_tensor_scale)
     if problem.convention == "ggml":
         return ggml_blocks(problem, x)
     with np.errstate(all="ignore"):
@@ -190,6 +199,16 @@ def compressed_tensors_scale(problem: Problem, M: Array) -> Array:
     if fmt.precision <= FLOATS[np.dtype(C).name].precision:
         s = round_to(np.minimum(s, C(fmt.largest)).astype(C), fmt)
     return np.where(s == 0, C(2.0 ** (1 - fmt.precision)), s).astype(C)
+
+
+def group_format(problem: Problem, x: Array, inverse_tensor_scale: Array | None) -> Quantized:
+    """MX and NVFP4."""
+    factor = np.float32(0) if inverse_tensor_scale is None else inverse_tensor_scale[0]
+    made = microscaling.quantized(x, problem.output_dtype, problem.convention, factor)
+    codes = made.codes
+    if problem.output_dtype == "float4_e2m1fn":
+        codes = pack_nibbles(codes, problem.nibble_order)
+    return Quantized(codes, made.scales.view(STORAGE[problem.stored_scale]), None)
 
 
 def ggml_blocks(problem: Problem, x: Array) -> Quantized:
