@@ -9,6 +9,7 @@
 #include "cuda/element.cuh"
 #include "ops/affine/affine.cuh"
 #include "ops/affine/dequantize/desc.h"
+#include "ops/affine/elementwise/group_scales.cuh"
 
 namespace planq::dequantize {
 namespace {
@@ -18,14 +19,16 @@ using Out = cuda::Element;
 using Value = math::Compute<Out>;
 
 // How codes lie in memory, and what they are.
-enum class Form { Byte, Nibble, Float8, Int32 };
+enum class Form { Byte, Nibble, Float8, Float4, Int32 };
 
 constexpr Form form_of(DType dtype) {
-  return dtype == DType::Int32 ? Form::Int32
-         : is_fp8(dtype)       ? Form::Float8
-         : is_four_bit(dtype)  ? Form::Nibble
-                               : Form::Byte;
+  return dtype == DType::Int32           ? Form::Int32
+         : is_fp8(dtype)                 ? Form::Float8
+         : !is_four_bit(dtype)           ? Form::Byte
+         : format_of(dtype).is_integer() ? Form::Nibble
+                                         : Form::Float4;
 }
+constexpr bool has_two_a_byte(Form form) { return form == Form::Nibble || form == Form::Float4; }
 
 // A scale and a zero point as the loops over codes want them.
 struct Numbers {
@@ -52,22 +55,23 @@ inline constexpr int kPerWidest =
     16 / static_cast<int>(kForm == Form::Int32 ? std::max(sizeof(Out), sizeof(std::int32_t))
                                                : sizeof(Out));
 
-template <Form kForm>
+template <Form kForm, class GivenBy = cuda::GivenParameters>
 struct Dequantize {
   using C = Value;
+  using Given = GivenBy;
   using Args = DequantizeArgs;
   // Half a vector of nibbles would be two bytes.
   static constexpr int kVector = kPerWidest<kForm>;
   static constexpr bool kHasRule = false;
   static constexpr int kUnit = 1;
   static constexpr int kCodeBytes = kForm == Form::Int32    ? 4 * kVector
-                                    : kForm == Form::Nibble ? kVector / 2
+                                    : has_two_a_byte(kForm) ? kVector / 2
                                                             : kVector;
   static constexpr std::array<int, 3> kVectorBytes = {kCodeBytes,
                                                       kVector * static_cast<int>(sizeof(Out)), 1};
   // Nibbles make their thread prepare for few bytes.
   static constexpr cuda::TileShape kTile =
-      kForm == Form::Nibble && sizeof(Out) == 2 ? cuda::kReadingTile : cuda::kWritingTile;
+      has_two_a_byte(kForm) && sizeof(Out) == 2 ? cuda::kReadingTile : cuda::kWritingTile;
   static constexpr cuda::TileShape kGroupTile = kTile;
   static constexpr cuda::ColumnShape kColumnShape{8, false, 4};
   // Accumulators come with what belongs to their columns.
@@ -91,7 +95,7 @@ struct Dequantize {
   __device__ __forceinline__ static Vector load_codes(const Args& args, const ElementPlace& place) {
     const std::int64_t at = place.at.at[0];
     const char* from = static_cast<const char*>(args.input) + (kForm == Form::Int32    ? 4 * at
-                                                               : kForm == Form::Nibble ? at >> 1
+                                                               : has_two_a_byte(kForm) ? at >> 1
                                                                                        : at);
     Vector vector{};
     const auto codes = cuda::load_vector<cuda::VectorOf<std::uint8_t, kCodeBytes>>(from);
@@ -107,8 +111,7 @@ struct Dequantize {
   }
 
   template <bool>
-  __device__ __forceinline__ static Parameters parameters(const Args& args,
-                                                          const cuda::GivenParameters&,
+  __device__ __forceinline__ static Parameters parameters(const Args& args, const Given&,
                                                           const cuda::StoredParameters<C>& stored) {
     const C scale = stored.scale;
     const std::int32_t zero_point = stored.zero_point;
@@ -143,6 +146,16 @@ struct Dequantize {
         word = (word & 0x0F0F0F0Fu) << 4 | (word >> 4 & 0x0F0F0F0Fu);
     }
     return v;
+  }
+
+  // The values of codes in 4 bits, the first one in the lowest.
+  __device__ __forceinline__ static void float4_values(const Args& args, const Vector& v,
+                                                       float (&values)[kVector]) {
+    std::uint32_t word = v.words[0];
+    if (args.order == NibbleOrder::HighFirst)
+      word = (word & 0x0F0F0F0Fu) << 4 | (word >> 4 & 0x0F0F0F0Fu);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) values[j] = math::e2m1_value(word >> (4 * j));
   }
 
   // fp8 codes that are finite. Without the instruction: the fields of a code as those of a float,
@@ -235,6 +248,11 @@ struct Dequantize {
       finite_float8(vector, e4m3, codes);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) values[j] = of(j).scale * static_cast<C>(codes[j]);
+    } else if constexpr (kForm == Form::Float4) {
+      float codes[kVector];
+      float4_values(args, vector, codes);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) values[j] = of(j).scale * static_cast<C>(codes[j]);
     } else {
       const Vector codes = unsigned_codes(args, vector);
 #pragma unroll
@@ -250,16 +268,19 @@ struct Dequantize {
   }
 
   template <class PlaceOf>
-  __device__ __forceinline__ static void run_single(const Args& args,
-                                                    const cuda::GivenParameters& given,
+  __device__ __forceinline__ static void run_single(const Args& args, const Given& given,
                                                     const PlaceOf& place_of, int first, int) {
     const ElementPlace place = place_of(first);
-    const auto stored = given.read_one<C>(place.at);
+    const auto stored = given.template read_one<C>(place.at);
     C value;
     if constexpr (kForm == Form::Float8) {
       const auto* codes = static_cast<const std::uint8_t*>(args.input);
       value = stored.scale *
               math::float8_value<C>(cuda::load_single(codes + place.at.at[0]), args.dtype);
+    } else if constexpr (kForm == Form::Float4) {
+      const std::int32_t code =
+          math::load_integer(args.input, place.at.at[0], DType::UInt4, args.order);
+      value = stored.scale * static_cast<C>(math::e2m1_value(static_cast<std::uint32_t>(code)));
     } else {
       value =
           math::dequantized(math::load_integer(args.input, place.at.at[0], args.dtype, args.order),
@@ -310,6 +331,36 @@ Status bind(const Call& call, Bound& bound) {
       {asymmetric ? &operands[kZeroPoint] : nullptr, is_four_bit(f.zero_point_dtype)}};
   return cuda::launch_elements<Dequantize<kForm>>(args, given, f.shape, f.scope, layout, bound,
                                                   pair || bias);
+}
+
+// Formats of groups: a row of codes under scales of 8 bits.
+template <Form kForm>
+using DequantizeGroups = Dequantize<kForm, cuda::GivenGroupScales>;
+
+template <Form kForm>
+Status prepare_groups(const Descriptor&, const Device&, State&) {
+  return cuda::preload_elements<DequantizeGroups<kForm>>();
+}
+
+template <Form kForm>
+Status bind_groups(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& operands = call.operands;
+  DequantizeArgs args{};
+  args.input = operands[kInput].data;
+  args.output = static_cast<Out*>(operands[kOutput].data);
+  args.dtype = f.input_dtype;
+  args.order = f.nibble_order;
+  const cuda::GivenGroupScales given = {static_cast<const std::uint8_t*>(operands[kScale].data),
+                                        static_cast<const float*>(operands[kTensorScale].data)};
+  const std::array<ElementOperand, 5> layout = {
+      ElementOperand{&operands[kInput], is_four_bit(f.input_dtype)},
+      {&operands[kOutput]},
+      {},
+      {&operands[kScale]},
+      {}};
+  return cuda::launch_elements<DequantizeGroups<kForm>>(args, given, f.shape, f.scope, layout,
+                                                        bound);
 }
 
 // Another library's convention: each block takes pieces of rows, and each thread elements that lie
@@ -440,15 +491,42 @@ constexpr Kernel make_convention_kernel() {
   return kernel;
 }
 
-constexpr Kernel kKernels[] = {make_kernel<DType::Int8>(),
-                               make_kernel<DType::UInt8>(),
-                               make_kernel<DType::Int4>(),
-                               make_kernel<DType::UInt4>(),
-                               make_kernel<DType::Int32>(),
-                               make_kernel<DType::Float8E4M3FN>(),
-                               make_kernel<DType::Float8E5M2>(),
-                               make_convention_kernel<DType::Int8>(),
-                               make_convention_kernel<DType::Int32>()};
+template <DType kIn, bool kMx = true>
+constexpr Kernel make_group_kernel() {
+  Kernel kernel = make_kernel<kIn>();
+  kernel.arithmetic = kMx ? "mx" : "nvfp4";
+  kernel.guarantee.basis = kGroupBasis;
+  kernel.rejects = rejects < kIn, kMx ? expect_mx : expect_nvfp4 > ;
+  kernel.prepare = prepare_groups<form_of(kIn)>;
+  kernel.bind = bind_groups<form_of(kIn)>;
+  return kernel;
+}
+
+constexpr std::array<Kernel, 9> affine_kernels() {
+  return {make_kernel<DType::Int8>(),
+          make_kernel<DType::UInt8>(),
+          make_kernel<DType::Int4>(),
+          make_kernel<DType::UInt4>(),
+          make_kernel<DType::Int32>(),
+          make_kernel<DType::Float8E4M3FN>(),
+          make_kernel<DType::Float8E5M2>(),
+          make_convention_kernel<DType::Int8>(),
+          make_convention_kernel<DType::Int32>()};
+}
+
+constexpr auto all_kernels() {
+  // Formats of groups have no results in float64.
+  if constexpr (std::is_same_v<Value, double>)
+    return affine_kernels();
+  else
+    return joined(affine_kernels(),
+                  std::array<Kernel, 4>{make_group_kernel<DType::Float4E2M1FN>(),
+                                        make_group_kernel<DType::Float8E4M3FN>(),
+                                        make_group_kernel<DType::Float8E5M2>(),
+                                        make_group_kernel<DType::Float4E2M1FN, false>()});
+}
+
+constexpr auto kKernels = all_kernels();
 
 }  // namespace
 

@@ -170,13 +170,26 @@ struct GivenParameters {
   }
 };
 
+// Where an operator's parameters come from: it says so where it is not as usual.
+template <class Op>
+struct GivenOfOp {
+  using type = GivenParameters;
+};
+template <class Op>
+  requires requires { typename Op::Given; }
+struct GivenOfOp<Op> {
+  using type = typename Op::Given;
+};
+template <class Op>
+using GivenOf = typename GivenOfOp<Op>::type;
+
 // What a kernel gets: the operator's own arguments, and the layout. Every row or vector reads the
 // parameters at its own place of each operand: rows that share a scale by their strides may have
 // zero points of their own.
 template <class Op>
 struct ElementArgs {
   typename Op::Args op;
-  GivenParameters given;
+  GivenOf<Op> given;
   RowIndex rows;
   Divider row_vectors;        // vectors in a row
   Divider vector_divisor;     // vectors that share a parameter
@@ -193,7 +206,7 @@ struct ElementArgs {
 template <class Op>
 struct SingleArgs {
   typename Op::Args op;
-  GivenParameters given;
+  GivenOf<Op> given;
   IndexSpaceOf<kElementOperands> rows;
   Divider divisor_in_chunk;
   std::int64_t length = 1, divisor = 1, chunks = 1, chunk_count = 0;
@@ -252,7 +265,7 @@ __device__ __forceinline__ void run_tail(const ElementArgs<Op>& args) {
 // The elements of a vector that the fast path leaves alone, each from memory again: kept out of
 // line because it is rare. kColumns: each element has its own parameters.
 template <class Op, bool kColumns>
-__device__ __noinline__ void run_slowly(const typename Op::Args& args, const GivenParameters& given,
+__device__ __noinline__ void run_slowly(const typename Op::Args& args, const GivenOf<Op>& given,
                                         ElementPlace place) {
   const auto place_of = [&](int j) {
     ElementPlace each = place;
@@ -408,7 +421,7 @@ __global__ void __launch_bounds__(kElementThreads)
 template <class Op>
 struct ColumnArgs {
   typename Op::Args op;
-  GivenParameters given;
+  GivenOf<Op> given;
   RowIndex outer;                        // of the groups' axis, if there are more axes
   std::int32_t stride[kElementTensors];  // from row to row
   std::int64_t parameter_stride[2];      // from group to group
@@ -558,7 +571,7 @@ bool takes_vectors(const ElementLayout& layout, const std::array<ElementOperand,
 // Shares are as long as leaves every multiprocessor with work, so that parameters are read for many
 // rows.
 template <class Op>
-Status launch_columns(const typename Op::Args& op, const GivenParameters& given,
+Status launch_columns(const typename Op::Args& op, const GivenOf<Op>& given,
                       const ElementLayout& layout, Bound& bound) {
   ColumnArgs<Op> args;
   args.op = op;
@@ -635,10 +648,9 @@ Status launch_stacks(ElementArgs<Op>& args, Grid& grid, Bound& bound) {
 }
 
 template <class Op>
-Status launch_elements(const typename Op::Args& op, const GivenParameters& given,
-                       const Shape& shape, const Scope& scope,
-                       const std::array<ElementOperand, 5>& operands, Bound& bound,
-                       bool whole = false) {
+Status launch_elements(const typename Op::Args& op, const GivenOf<Op>& given, const Shape& shape,
+                       const Scope& scope, const std::array<ElementOperand, 5>& operands,
+                       Bound& bound, bool whole = false) {
   const ElementLayout layout = element_layout(shape, scope, operands, whole);
   if (layout.elements() == 0) return Status::success();
   Grid grid;

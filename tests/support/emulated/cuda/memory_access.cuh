@@ -55,6 +55,9 @@ inline float __saturatef(float x) { return x > 0 ? std::min(x, 1.0f) : 0.0f; }
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
+inline std::uint32_t __vmaxu2(std::uint32_t a, std::uint32_t b) {
+  return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xFFFFu, b & 0xFFFFu);
+}
 inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
   std::uint32_t result = 0;
@@ -172,6 +175,10 @@ void store_once(T* address, T word) {
 template <class T>
 void store_single(T* address, T value) {
   store_once(address, value);
+}
+template <int kBytes>
+void store_word(std::uint8_t* address, Word<kBytes> word) {
+  store_once(reinterpret_cast<Word<kBytes>*>(address), word);
 }
 inline void store_kept(void* address, const uint4& vector) {
   if (!aligned_to(address, kVectorBytes)) std::abort();
