@@ -5,26 +5,18 @@
 #include "ops/linear/simt/weight_only.cu"
 #include "ops/linear/sm80/float.cu"
 #include "ops/linear/sm80/float_few_rows.cuh"
-#include "ops/linear/sm80/weight_only_few_rows.cuh"
 
 #include "emulated_layer.h"
 
-// Whether codes were read by vectors. `on_tensor_cores`: what sm_90 has for few rows, where it
-// takes the layer.
-extern "C" bool run_layer(const Layer* layer, bool on_tensor_cores) {
+// Whether codes were read by vectors.
+extern "C" bool run_layer(const Layer* layer) {
   const WeightCodes codes = codes_of(*layer);
   const Gemm gemm = gemm_of(*layer, codes);
   const auto accumulation = named<Accumulation>(layer->accumulation);
   const bool lanes = accumulation == Accumulation::Lanes && lanes::takes(gemm);
-  const bool slices = on_tensor_cores && accumulation == Accumulation::TensorSm90 &&
-                      !gemm.empty() && weight_only_few_rows::takes(gemm);
   Bound bound;
-  Device device;
-  device.multiprocessors = static_cast<std::int32_t>(layer->multiprocessors);
-  const Status status = slices ? weight_only_few_rows::launch(gemm, device, bound)
-                               : launch_weight_only(gemm, accumulation, bound);
-  if (!status.ok()) std::abort();
-  return lanes || slices;
+  if (!launch_weight_only(gemm, accumulation, bound).ok()) std::abort();
+  return lanes;
 }
 
 // The same on the tensor cores of any GPU, which have the arithmetic of sm_90's here. `workspace`:

@@ -115,7 +115,7 @@ def run(kernels: ctypes.CDLL, problem: Any, given: Arrays) -> tuple[bool, Array]
     output = np.zeros(problem.output_shape, STORAGE[problem.output_dtype])
     tensors = tensors_of(problem, given) | {"output": output.reshape(-1)}
     layer = layer_of(problem, given, tensors)
-    return bool(kernels.run_layer(ctypes.byref(layer), True)), output
+    return bool(kernels.run_layer(ctypes.byref(layer))), output
 
 
 def small_cases() -> list[Case]:
@@ -137,27 +137,6 @@ def test_every_small_case_has_the_bits_of_the_reference(kernels: ctypes.CDLL) ->
         assert output.tobytes() == expected(case)["output"].tobytes(), case.id
         ways.add(by_vectors)
     assert ways == {False, True}
-
-
-# Rows, columns and terms: of one tile a block, two, and more than are computed at a time; in fewer
-# slices than warps and in more, cut and whole.
-FEW_ROWS = ((1, 20, 64), (8, 50, 192), (3, 150, 2112), (9, 33, 1216), (16, 7, 128), (1, 70, 1024))
-
-
-@pytest.mark.parametrize("number", range(18))
-def test_few_rows_on_tensor_cores(kernels: ctypes.CDLL, number: int) -> None:
-    """Any of 1 to 16 rows, weights in blocks, nested ones and groups."""
-    rows, n, k = FEW_ROWS[(number + number // 6) % 6]
-    dtype = ("bfloat16", "float16")[number // 6 % 2]
-    blocks = {"block_size": 64, "codebook": "fp4", "nested_block_size": 256}
-    groups = {"weight_scope": ("group", 64, 1), "weight_mode": "asymmetric", "code_dtype": "int4"}
-    wide = {"block_size": k // 64 * 64, "nibble_order": "low_first", "bias_dtype": "float32"}
-    fields: Any = (blocks, groups, wide)[number % 3]
-    problem = FourBitProblem((rows, k), (n, k), dtype, **fields)
-    given = problem.inputs("any", number)
-    by_vectors, output = run(kernels, problem, given)
-    assert by_vectors
-    assert output.tobytes() == problem.expected(given)["output"].tobytes()
 
 
 @pytest.mark.parametrize("number", range(8))

@@ -51,8 +51,7 @@ Status preload_float_transposed(DType values, bool input, bool weight);
 Status launch_float_sm90(const Gemm& gemm, sm90::Body body, const Device& device, Bound& bound);
 
 // Weights that are codes, on both kinds of tensor cores. They are dequantized to panels in the
-// workspace, which the kernels for numbers then multiply (weight_only/panels.cuh). On sm_90a few
-// rows of input need no panels: sm90/weight_only_sm90a.cu chooses.
+// workspace, which the kernels for numbers then multiply (weight_only/panels.cuh).
 std::size_t panel_workspace(std::int64_t columns, std::int64_t terms, const Device& device);
 Status preload_weight_only_sm80(DType values);
 Status launch_weight_only_sm80(const Gemm& gemm, const Call& call, Bound& bound);

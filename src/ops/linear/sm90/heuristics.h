@@ -218,83 +218,9 @@ inline FloatChoice choose_floats(const FloatProblem& p, Body body = Body::Fastes
 
 }  // namespace planq::linear::sm90
 
-namespace planq::linear::sm90::weight_only {
-
-// --- 4-bit weights -------------------------------------------------------------------------------
-
-// A kernel of sm90/weight_only_tiles.cuh. `tokens`: of a tile. `owners`: warpgroups of a block with
-// 64 columns each of their own. `sharing`: warpgroups that share the same columns and take their
-// slices in turn. `at_once`: steps whose dequantized numbers are in registers. `cost`: microseconds
-// of a round of tiles with 8192 terms, measured on one H200.
-struct Width {
-  int tokens, owners, sharing, at_once;
-  double cost;
-};
-inline constexpr std::array<Width, 6> kWidths = {{{8, 1, 4, 4, 19},
-                                                  {16, 1, 4, 4, 22},
-                                                  {32, 1, 4, 4, 31},
-                                                  {32, 4, 1, 4, 92},
-                                                  {64, 4, 1, 2, 106},
-                                                  {128, 2, 1, 4, 77}}};
-
-// The factor by which nested statistics slow down kernels whose warpgroups share columns. All of
-// these wait for the warps that restore the statistics.
-inline constexpr double kNestedSharing = 1.35;
-
-// FewRows: sm80/weight_only_few_rows.cuh. Tiles: sm90/weight_only_tiles.cuh, which dequantizes in
-// registers. Panels: weight_only/panels.cuh, which dequantizes to the workspace.
-enum class Kind { FewRows, Tiles, Panels };
-struct Choice {
-  Kind kind;
-  int width = 0;  // index of kWidths, if the kind is Tiles
-};
-
-namespace detail {
-
-// Microseconds, measured on one H200.
-inline constexpr double kStart = 4;
-
-inline double cost_of(const Width& width, const sm90::Problem& p, bool nested) {
-  using sm90::detail::parts;
-  const std::int64_t tiles = parts(p.m, width.tokens) * parts(p.n, 64 * width.owners) * p.batches;
-  const double round = width.cost * (nested && width.sharing > 1 ? kNestedSharing : 1);
-  return kStart + static_cast<double>(parts(tiles, p.multiprocessors)) * round *
-                      static_cast<double>(p.k) / 8192;
-}
-// For up to 16 rows.
-inline double few_rows_cost(const sm90::Problem& p) {
-  const double weights = static_cast<double>(p.n) * static_cast<double>(p.k * p.batches);
-  return kStart + 2 + weights * (p.m <= 4 ? 3.5e-7 : p.m <= 8 ? 4.3e-7 : 6e-7);
-}
-// The weight is dequantized once, and every gemm of the batch reads the numbers.
-inline double panels_cost(const sm90::Problem& p) {
-  const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
-  const double read = weights * 2 / sm90::detail::kBytesPerMicrosecond;
-  const double multiply = 2 * static_cast<double>(p.m) * weights / 7.5e8;
-  return kStart + weights * 1.4e-6 + static_cast<double>(p.batches) * std::max(read, multiply);
-}
-
-}  // namespace detail
-
-// `few_rows`, `tiles`: whether the kernels of this kind take the operands. Panels take any.
-// `nested`: statistics are nested.
-inline Choice choose(const sm90::Problem& p, bool few_rows, bool tiles, bool nested) {
-  Choice best{Kind::Panels};
-  double least = detail::panels_cost(p);
-  const auto consider = [&](const Choice& choice, double cost) {
-    if (cost >= least) return;
-    least = cost;
-    best = choice;
-  };
-  if (few_rows) consider({Kind::FewRows}, detail::few_rows_cost(p));
-  for (int i = 0; tiles && i < static_cast<int>(kWidths.size()); ++i)
-    consider({Kind::Tiles, i}, detail::cost_of(kWidths[i], p, nested));
-  return best;
-}
-
-}  // namespace planq::linear::sm90::weight_only
-
 namespace planq::linear::sm90::groups {
+
+// --- Weights that are codes, in the order of GroupsSm90 ------------------------------------------
 
 // A kernel of sm90/groups_tiles.cuh. `tokens`: of a tile. `owners`: warpgroups of a block with 64
 // columns each of their own. `sharing`: warpgroups that share the same columns and take spans of k
@@ -325,7 +251,7 @@ inline int choose_width(const sm90::Problem& p) {
 inline bool prefers_panels(const sm90::Problem& p) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
   const double multiply = 2 * static_cast<double>(p.m * p.batches) * weights / 6e8;
-  return weights * 1.2e-6 + multiply < microseconds(p, kTileWidths[choose_width(p)]);
+  return weights * 1.6e-6 + multiply < microseconds(p, kTileWidths[choose_width(p)]);
 }
 
 }  // namespace planq::linear::sm90::groups

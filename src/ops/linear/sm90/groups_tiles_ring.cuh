@@ -1,0 +1,354 @@
+// What the kernels of groups_tiles.cuh bring to shared memory, and how: their shapes, the order of
+// slices, and the ring of stages, which TMA and warps for statistics fill.
+#pragma once
+
+#include "cuda/divider.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/mbarrier.cuh"
+#include "cuda/mma.cuh"
+#include "cuda/tensor_map.cuh"
+#include "cuda/wgmma.cuh"
+#include "ops/linear/sm90/epilogue.cuh"
+#include "ops/linear/sm90/heuristics.h"
+#include "ops/linear/sm90/slices.cuh"
+#include "ops/linear/weight_only/register_codes.cuh"
+
+namespace planq::linear::sm90::groups::tiles {
+
+inline constexpr int kSlice = math::kTensorCoreSlice, kStep = 16, kSteps = kSlice / kStep;
+inline constexpr int kHalf = 64, kHalves = kSlice / kHalf;
+inline constexpr int kHalfSteps = kHalf / kStep;
+inline constexpr int kGroupThreads = 128, kGroupWarps = kGroupThreads / cuda::kWarp;
+inline constexpr int kGroupColumns = cuda::kWgmmaRows, kWarpColumns = kGroupColumns / kGroupWarps;
+inline constexpr int kStatisticWarps = 3;
+
+// A kernel: see TileWidth in heuristics.h. T: the type of the numbers. kBits: of a code. kRun:
+// terms of a run, 64 or 128. kShifted: codes have zero points.
+template <class T_, int kBits_, int kTokens_, int kOwners_, int kSharing_, int kRun_,
+          bool kShifted_>
+struct Shape {
+  using T = T_;
+  static constexpr int kBits = kBits_;
+  using Decoder = std::conditional_t<kBits == 4, TableLanes<T, kShifted_>, ByteLanes<T>>;
+  static constexpr bool kShifted = kShifted_;
+  static constexpr int kTokens = kTokens_, kOwners = kOwners_, kSharing = kSharing_, kRun = kRun_;
+  static constexpr int kSums = kTokens / 2;  // of a thread
+  static constexpr int kGroups = kOwners * kSharing;
+  static constexpr int kColumns = kOwners * kGroupColumns;
+  static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
+  // Of a thread that copies, and of one that multiplies.
+  static constexpr int kCopyRegisters = 32;
+  static constexpr int kGroupRegisters = std::min(
+      240, ((65536 / kThreads / 8 * 8) * (kGroups + 1) - kCopyRegisters) / kGroups / 8 * 8);
+
+  static constexpr int kRowBytes = Decoder::kRowBytes;  // of a column in a slice
+  static constexpr int kCodeBytes = kColumns * kRowBytes;
+  static constexpr int kInputBytes = kTokens * kSlice * 2;
+  static constexpr int kScaleBytes = kColumns * static_cast<int>(sizeof(float2));
+  static constexpr int kZeroPointBytes = kShifted ? kColumns * static_cast<int>(sizeof(int2)) : 0;
+  static constexpr int kStageBytes = kCodeBytes + kInputBytes + kScaleBytes + kZeroPointBytes;
+  static constexpr int kHandedBytes = kSharing > 1 ? kOwners * kGroupThreads * kSums * 4 : 0;
+  // Staging of the epilogue, for each warp: its columns of some tokens at a time.
+  static constexpr int kOutTokens = 16;
+  static constexpr int kOutPitch = kWarpColumns + 4;
+  static constexpr int kOutBytes = kOwners * kGroupWarps * kOutTokens * kOutPitch * 4;
+  // Shared memory: the stages of codes, of the input, of scales and of zero points, the table, the
+  // total that goes from group to group, the staging, and the barriers.
+  static constexpr int kMostStages = 12, kBarrierBytes = 2 * kMostStages * 8;
+  static constexpr int kTableBytes = kBits == 4 ? kPairBytes : 0;
+  static constexpr int kStages = std::min(
+      kMostStages,
+      (227 * 1024 - 1024 - kTableBytes - kHandedBytes - kOutBytes - kBarrierBytes) / kStageBytes);
+  static constexpr int kInputsAt = kStages * kCodeBytes;
+  static constexpr int kScalesAt = kInputsAt + kStages * kInputBytes;
+  static constexpr int kZeroPointsAt = kScalesAt + kStages * kScaleBytes;
+  static constexpr int kTableAt = kZeroPointsAt + kStages * kZeroPointBytes;
+  static constexpr int kHandedAt = kTableAt + kTableBytes;
+  static constexpr int kBarriersAt = kHandedAt + kHandedBytes + kOutBytes;
+  static constexpr int kSharedBytes = kBarriersAt + kBarrierBytes;
+  static_assert(kInputsAt % 1024 == 0 && kSharedBytes <= 227 * 1024);
+  // A group releases a stage only when it has begun its next one.
+  static_assert(kStages > kSharing);
+};
+
+struct Args : CodesArgs {
+  using CodesArgs::CodesArgs;
+
+  cuda::TensorMap codes_map, input_map;
+  int input_step;  // what a step along the batch adds to the third coordinate of the input's map
+  sm90::Outputs outputs;
+  cuda::Divider segments;  // divides by the halves of a segment
+  cuda::Divider nested;
+  std::int32_t column_segments;  // statistics from a column to the next
+  bool by_pairs;  // the scales of a slice's two halves are neighbours, aligned to 8 bytes
+  std::int32_t slices, span_slices;  // that k and a span have
+  std::int32_t down, across, tiles;
+  std::uint32_t table_pitch;  // bytes of an entry; an argument, so that it is multiplied with
+  int waits;                  // for the kernel before, which may still be writing what is read here
+};
+
+// --- The ring -----------------------------------------------------------------------------------
+
+// The order in which slices pass through the ring. Groups that share columns take turns, each with
+// a span of its own. Then there may be slices beyond k.
+template <class S>
+struct SliceOrder {
+  int rank = 0;    // of the group
+  int round = 0;   // the group's spans before this one
+  int within = 0;  // of the span
+
+  __device__ __forceinline__ int slice(const Args& args) const {
+    return (round * S::kSharing + rank) * args.span_slices + within;
+  }
+  __device__ __forceinline__ int span() const { return round * S::kSharing + rank; }
+  __device__ __forceinline__ bool ends_span(const Args& args) const {
+    return within + 1 == args.span_slices || ends_tile(args);
+  }
+  __device__ __forceinline__ bool ends_tile(const Args& args) const {
+    if constexpr (S::kSharing == 1) return slice(args) + 1 == args.slices;
+    return round + 1 == math::kSpans / S::kSharing && within + 1 == args.span_slices;
+  }
+  // To the next slice of the group in the tile.
+  __device__ __forceinline__ void advance(const Args& args) {
+    if (++within < args.span_slices) return;
+    within = 0;
+    ++round;
+  }
+  // To the next slice of any group. Returns false, and is at the first, if there is no more.
+  __device__ __forceinline__ bool advance_all(const Args& args) {
+    if (++rank < S::kSharing) return true;
+    rank = 0;
+    const bool ends = ends_tile(args);
+    advance(args);
+    if (ends) round = within = 0;
+    return !ends;
+  }
+};
+
+// The ring. A stage is a slice of a tile. TMA brings codes and inputs, warps bring the statistics.
+template <class S>
+struct Ring {
+  std::uint8_t* codes;
+  std::uint8_t* inputs;
+  float2* scales;  // of the two halves of each column
+  int2* zero_points;
+  cuda::Barrier* full;
+  cuda::Barrier* empty;
+
+  // Called by one thread.
+  __device__ __forceinline__ void open() const {
+    for (int i = 0; i < S::kStages; ++i) {
+      full[i].init(1 + kStatisticWarps);
+      empty[i].init(S::kOwners * kGroupWarps);
+    }
+    cuda::publish_barriers();
+  }
+};
+
+// A tile of the output: its first row and column, and its gemm of the batch.
+struct Tile {
+  int m, n, batch;
+
+  template <class S>
+  static __device__ __forceinline__ Tile of(const Args& args, int index) {
+    const int down = index % args.down, rest = index / args.down;
+    return {down * S::kTokens, rest % args.across * S::kColumns, rest / args.across};
+  }
+};
+
+PLANQ_HD const float* scales_of(const Args& args) {
+  const WeightCodes& codes = args.codes;
+  return codes.has_blocks() ? static_cast<const float*>(codes.statistics.absmax) : codes.scale;
+}
+
+// Prefetches the statistics of a tile's columns to the L2 cache.
+template <class S>
+__device__ __forceinline__ void prefetch_statistics(const Args& args, int index) {
+  if (index >= args.tiles) return;
+  const WeightCodes& codes = args.codes;
+  const bool nested = codes.statistics.nested_block_size != 0;
+  const auto all = reinterpret_cast<std::uintptr_t>(scales_of(args));
+  const std::int64_t each = std::int64_t{args.column_segments} * (nested ? 1 : 4);
+  const std::int64_t n = Tile::of<S>(args, index).n, last = min(n + S::kColumns, codes.rows);
+  const auto begin = (all + n * each + 15) & ~std::uintptr_t{15};
+  const auto end = (all + last * each) & ~std::uintptr_t{15};
+  if (end > begin) cuda::prefetch_bytes(begin, static_cast<std::uint32_t>(end - begin));
+}
+
+// What the thread does that has TMA fill the stages.
+template <class S>
+__device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& ring) {
+  cuda::StageCursor<S::kStages> cursor;
+  prefetch_statistics<S>(args, blockIdx.x);
+#pragma unroll 1
+  for (int index = blockIdx.x; index < args.tiles; index += gridDim.x) {
+    const Tile tile = Tile::of<S>(args, index);
+    prefetch_statistics<S>(args, index + gridDim.x);
+    SliceOrder<S> order;
+#pragma unroll 1
+    do {
+      const int slice = order.slice(args);
+      ring.empty[cursor.stage].wait(cursor.parity ^ 1);
+      cuda::Barrier& full = ring.full[cursor.stage];
+      full.arrive_and_expect(S::kCodeBytes + S::kInputBytes);
+      cuda::copy_box(ring.codes + cursor.stage * S::kCodeBytes, args.codes_map,
+                     slice * S::kRowBytes, tile.n, 0, full);
+      std::uint8_t* inputs = ring.inputs + cursor.stage * S::kInputBytes;
+#pragma unroll
+      for (int k_block = 0; k_block < 2; ++k_block)
+        cuda::copy_box(inputs + k_block * S::kTokens * cuda::kBoxBytes, args.input_map,
+                       (slice * 2 + k_block) * cuda::kBoxBytes, tile.m,
+                       tile.batch * args.input_step, full);
+      cursor.advance();
+    } while (order.advance_all(args));
+  }
+}
+
+// What the threads of kStatisticWarps warps do: they copy statistics to the stages. Thread t has
+// every kStep-th column of the tile, from column t on.
+template <class S>
+class StatisticCopies {
+ public:
+  static constexpr int kStep = kStatisticWarps * cuda::kWarp;
+  static constexpr int kColumns = (S::kColumns + kStep - 1) / kStep;  // of a thread
+  // Slices whose copies are under way. A slice is complete kAhead slices after it was begun.
+  // Meanwhile each of the sharing groups holds a stage until it begins its next, and one more stage
+  // has to be free.
+  static constexpr int kAhead = std::min(6, S::kStages - S::kSharing - 1);
+  static_assert(kAhead >= 1);
+
+  __device__ __forceinline__ StatisticCopies(const Args& args, const Ring<S>& ring, int thread)
+      : args_(args), ring_(ring), own_(thread) {}
+
+  __device__ __forceinline__ void run() {
+    const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
+    if (first >= args_.tiles) return;
+    const int of_tile = S::kSharing == 1 ? args_.slices : math::kSpans * args_.span_slices;
+    const int slices = ((args_.tiles - 1 - first) / step + 1) * of_tile;
+    if (args_.codes.statistics.nested_block_size != 0)
+      copy_all<true>(slices);
+    else
+      copy_all<false>(slices);
+  }
+
+ private:
+  // A slice of a tile, and the first statistic of each of the thread's columns.
+  struct Place {
+    int tile;
+    SliceOrder<S> order;
+    int first[kColumns], zero_points[kColumns];
+  };
+
+  template <bool kNested>
+  __device__ __forceinline__ void copy_all(int slices) {
+    Place begun;
+    enter(begun, blockIdx.x);
+    Place complete = begun;
+    cuda::StageCursor<S::kStages> begun_stage, complete_stage;
+#pragma unroll 1
+    for (int i = 0; i < slices + kAhead; ++i) {
+      if (i < slices) {
+        ring_.empty[begun_stage.stage].wait(begun_stage.parity ^ 1);
+        copy<kNested>(begun, begun_stage.stage * S::kColumns + own_);
+        begun_stage.advance();
+        advance(begun);
+      }
+      cuda::end_copy_group();
+      if (i < kAhead) continue;
+      cuda::wait_for_copy_groups<kAhead>();
+      if constexpr (kNested) {
+        restore(complete, complete_stage.stage * S::kColumns + own_);
+        advance(complete);
+      }
+      __syncwarp();
+      if (threadIdx.x % cuda::kWarp == 0) ring_.full[complete_stage.stage].arrive();
+      complete_stage.advance();
+    }
+  }
+
+  __device__ __forceinline__ void enter(Place& place, int tile) const {
+    place.tile = tile;
+    const int n = tile / args_.down % args_.across * S::kColumns + own_;
+    const int last = static_cast<int>(args_.codes.rows) - 1;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const int column = min(n + c * kStep, last);
+      place.first[c] = column * args_.column_segments;
+      if constexpr (S::kShifted)
+        place.zero_points[c] = column * static_cast<int>(args_.codes.zero_point_row);
+    }
+  }
+  __device__ __forceinline__ void advance(Place& place) const {
+    if (place.order.advance_all(args_)) return;
+    const int tile = place.tile + static_cast<int>(gridDim.x);
+    if (tile < args_.tiles) enter(place, tile);
+  }
+  __device__ __forceinline__ bool has(int c) const { return own_ + c * kStep < S::kColumns; }
+  // The segment that holds a half of the slice, counted from the column's first. Slices beyond k
+  // have those of the last one.
+  __device__ __forceinline__ int segment(const Place& place, int half) const {
+    const int slice = min(place.order.slice(args_), args_.slices - 1);
+    return static_cast<int>(
+        args_.segments.quotient(static_cast<std::uint32_t>(slice * kHalves + half)));
+  }
+
+  template <bool kNested>
+  __device__ __forceinline__ void copy(const Place& place, int to) const {
+    const cuda::SharedAddress scales = cuda::shared_address(ring_.scales + to);
+    const int first = segment(place, 0), second = segment(place, 1);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (!has(c)) break;
+      const int at = c * kStep * static_cast<int>(sizeof(float2));
+      if constexpr (kNested) {
+        copy_nested(place.first[c] + first, scales + at);
+        continue;
+      }
+      const float* from = scales_of(args_) + place.first[c];
+      if (args_.by_pairs) {
+        cuda::copy_async<8>(scales + at, from + first);
+      } else {
+        cuda::copy_async<4>(scales + at, from + first);
+        cuda::copy_async<4>(scales + at + 4, from + second);
+      }
+      if constexpr (S::kShifted) {
+        const std::int32_t* points = args_.codes.zero_point + place.zero_points[c];
+        const cuda::SharedAddress zero_points = cuda::shared_address(ring_.zero_points + to) + at;
+        cuda::copy_async<4>(zero_points, points + first);
+        cuda::copy_async<4>(zero_points + 4, points + second);
+      }
+    }
+  }
+
+  // Copies nested statistics. The codes of a slice's two statistics are in one word, and share one
+  // absmax. The word and the absmax go where the two restored statistics will be.
+  __device__ __forceinline__ void copy_nested(int at, cuda::SharedAddress to) const {
+    const BlockStatistics& s = args_.codes.statistics;
+    const auto word = (reinterpret_cast<std::uintptr_t>(s.absmax) + at) & ~std::uintptr_t{3};
+    const auto block = args_.nested.quotient(static_cast<std::uint32_t>(at));
+    cuda::copy_async<4>(to, reinterpret_cast<const void*>(word));
+    cuda::copy_async<4>(to + 4, static_cast<const float*>(s.nested_absmax) + block);
+  }
+  __device__ __forceinline__ void restore(const Place& place, int at) const {
+    const BlockStatistics& s = args_.codes.statistics;
+    const int first = segment(place, 0), apart = segment(place, 1) - first;
+    const float offset = *static_cast<const float*>(s.nested_offset);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (!has(c)) break;
+      float2& own = ring_.scales[at + c * kStep];
+      const auto byte = reinterpret_cast<std::uintptr_t>(s.absmax) + place.first[c] + first;
+      const std::uint32_t codes = __float_as_uint(own.x) >> byte % 4 * 8;
+      const float absmax = own.y;
+      own = {math::restored_absmax(__ldg(s.nested_codebook + (codes & 255)), absmax, offset),
+             math::restored_absmax(__ldg(s.nested_codebook + (codes >> apart * 8 & 255)), absmax,
+                                   offset)};
+    }
+  }
+
+  const Args& args_;
+  const Ring<S>& ring_;
+  int own_;
+};
+
+}  // namespace planq::linear::sm90::groups::tiles
