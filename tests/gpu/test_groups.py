@@ -1,4 +1,4 @@
-"""Weight-only products in the order of GROUPS_SM90: whatever body runs, the bits are the model's."""
+"""Weight-only products in the order of GROUPS_SM90: every body has the bits of the model."""
 
 from __future__ import annotations
 

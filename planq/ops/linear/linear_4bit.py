@@ -88,8 +88,8 @@ class Linear4BitDescriptor(Descriptor):
         residual_dtype: Element type of ``residual``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes that do not fit together, another dtype, neither blocks nor groups or
-            both, an accumulation that the types, groups or blocks do not have.
+        DescriptorError: Shapes that do not fit together, another dtype, neither blocks nor groups
+            or both, an accumulation that the types, groups or blocks do not have.
 
     Source:
         bitsandbytes ``gemv_4bit`` and ``matmul_4bit``; GPTQ's and AWQ's groups.

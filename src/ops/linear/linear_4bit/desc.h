@@ -95,6 +95,8 @@ struct Layer {
   using Fields = linear_4bit::Fields;
   static constexpr std::string_view kName = "linear_4bit";
 
+  static linear::CodeKind kind_of(const Fields& f) { return linear::kind_of_layer(f); }
+
   static linear::WeightCodes codes_of(const Call& call) {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;

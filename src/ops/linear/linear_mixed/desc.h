@@ -64,6 +64,8 @@ struct Layer {
   using Fields = linear_mixed::Fields;
   static constexpr std::string_view kName = "linear_mixed";
 
+  static linear::CodeKind kind_of(const Fields& f) { return linear::kind_of_layer(f); }
+
   static linear::WeightCodes codes_of(const Call& call) {
     const Operands& operands = call.operands;
     return linear::integer_codes(call.fields<Fields>(), operands[kWeight], operands[kWeightScale],

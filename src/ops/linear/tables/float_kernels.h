@@ -1,7 +1,7 @@
 // What the kernels of operators with floating sums guarantee and refuse, on both backends, by
 // accumulation and type of the input. The operator's desc.h describes itself to them as a struct
-// Layer, with Fields, kName and gemm_of(call). Where weights are codes, Layer has codes_of(call)
-// and gemm_of(call, codes).
+// Layer, with Fields, kName and gemm_of(call). Where weights are codes, Layer has codes_of(call),
+// gemm_of(call, codes) and kind_of(fields).
 #pragma once
 
 #include <string_view>

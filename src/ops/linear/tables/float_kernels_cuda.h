@@ -264,13 +264,12 @@ Reason rejects_groups(const Descriptor& descriptor, const Device&) {
 template <class Layer>
 std::size_t groups_workspace(const Descriptor& descriptor, const Device& device) {
   const auto& f = descriptor.as<typename Layer::Fields>();
-  return linear::groups_workspace_sm90(f.weight_shape[0], f.weight_shape[1],
-                                       linear::kind_of_layer(f), device);
+  return linear::groups_workspace_sm90(f.weight_shape[0], f.weight_shape[1], Layer::kind_of(f),
+                                       device);
 }
 template <class Layer>
 Status prepare_groups(const Descriptor& descriptor, const Device&, State&) {
-  return linear::preload_groups_sm90(
-      linear::kind_of_layer(descriptor.as<typename Layer::Fields>()));
+  return linear::preload_groups_sm90(Layer::kind_of(descriptor.as<typename Layer::Fields>()));
 }
 template <class Layer, linear::sm90::Body kBody>
 Status bind_groups(const Call& call, Bound& bound) {
