@@ -47,7 +47,7 @@ _PART = re.compile(
 _ACTIVATIONS = re.compile(r"\.(input|output)_(scale|zero_point|global_scale)$")
 # Weights that are no layers here, and the operator that takes each.
 _OTHERS = {"F8_E4M3": "linear_fp8", "F8_E5M2": "linear_fp8", "I8": "linear_w8a8_dynamic"}
-_WITHOUT = "weights_only=True takes the weights without that"
+_WITHOUT = "weights_only takes the weights without that"
 
 
 class Layers:

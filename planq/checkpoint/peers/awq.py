@@ -46,6 +46,8 @@ def awq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[L
     groups = scales.shape[0]
     qzeros = find(shards, f"{module}.qzeros", ("I32",), (groups, qweight.shape[1]))
     size = group_size(scales, k, groups, {size if size > 0 else max(k, 1) for size in told})
+    if k % size:  # nothing but the codes tells k, so a short group may be a row that is missing
+        raise qweight.refused(f"a multiple of {size} rows", qweight.entry.words)
     fields: dict[str, Any] = {
         "code_dtype": planq.DType.UINT4,
         "weight_scope": planq.Scope.group(size),

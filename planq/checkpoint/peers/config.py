@@ -9,11 +9,14 @@ from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.shards import CONFIG, ENTRY, read_json
 from planq.checkpoint.stored import METADATA_PREFIX
 from planq.checkpoint.strict_json import parse
+from planq.errors import as_field
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from planq.checkpoint.shards import Shards
+
+_LARGEST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,9 @@ class PeerConfig:
     values: dict[str, Any]
 
     def integer(self, key: str, usual: int | None = None) -> int:
-        """Returns a whole number."""
+        """Returns a whole number of 64 bits."""
         value = self.values.get(key, usual)
-        if type(value) is not int:
+        if type(value) is not int or not -_LARGEST <= value < _LARGEST:
             raise self.refused(key, "a whole number", value)
         return value
 
@@ -55,7 +58,8 @@ class PeerConfig:
         value = self.values.get(key)
         if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
             raise self.refused(key, "an object of objects", value)
-        return [PeerConfig(f"{self.where}.{key}.{name}", part) for name, part in value.items()]
+        where = f"{self.where}.{key}"
+        return [PeerConfig(f"{where}.{as_field(name)}", part) for name, part in value.items()]
 
     def section(self, key: str) -> PeerConfig:
         """Returns an object."""

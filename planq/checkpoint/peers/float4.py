@@ -21,11 +21,11 @@ from planq.checkpoint.peers.layer import Layer, StoredAs
 from planq.checkpoint.peers.parts import (
     E2M1,
     E4M3,
+    E8M0,
     FLOATS,
     Array,
     Part,
     find,
-    powers,
     with_bias,
 )
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from planq.checkpoint.shards import Shards
 
 _MX, _NV = 32, 16
-_E8M0 = ("U8", "F8_E8M0")
+_POWERS = ("U8", "F8_E8M0")
 
 
 def float4_layers(shards: Shards, module: str) -> list[Layer]:
@@ -46,12 +46,12 @@ def float4_layers(shards: Shards, module: str) -> list[Layer]:
     """
     codes = find(shards, f"{module}.weight_packed", ("U8",), (None, None))
     n, k = codes.shape[0], 2 * codes.shape[1]
-    scale = find(shards, f"{module}.weight_scale", (*_E8M0, "F8_E4M3"))
+    scale = find(shards, f"{module}.weight_scale", (*_POWERS, "F8_E4M3"))
     nv = scale.entry.dtype == "F8_E4M3"
     size = _NV if nv else _MX
     if k % size:
         raise codes.refused(f"a multiple of {size // 2} bytes a row", codes.entry.words)
-    scale = find(shards, scale.entry.name, ("F8_E4M3",) if nv else _E8M0, (n, k // size))
+    scale = find(shards, scale.entry.name, ("F8_E4M3",) if nv else _POWERS, (n, k // size))
     parts = {"weight": codes, "absmax": scale}
     if nv:
         name = f"{module}.weight_global_scale"
@@ -70,7 +70,7 @@ def block_layers(shards: Shards, name: str) -> list[Layer]:
     codes = find(shards, f"{name}_blocks", ("U8",))
     if len(codes.shape) not in (3, 4) or codes.shape[-1] != _MX // 2:
         raise codes.refused(f"U8 [experts, n, k / {_MX}, {_MX // 2}]", codes.entry.words)
-    scales = find(shards, f"{name}_scales", _E8M0, codes.shape[:-1])
+    scales = find(shards, f"{name}_scales", _POWERS, codes.shape[:-1])
     parts = {"weight": codes, "absmax": scales}
     if f"{name}_bias" in shards.by_name:
         parts["bias"] = find(shards, f"{name}_bias", FLOATS, codes.shape[:-2])
@@ -110,7 +110,7 @@ def _decoded(parts: Mapping[str, Part]) -> dict[str, Array]:
         with np.errstate(over="ignore"):
             absmax: Array = E4M3[stored] / divisor
     else:
-        absmax = powers(stored)
+        absmax = E8M0[stored]
     return {
         "weight": parts["weight"].read().reshape(-1),
         "absmax": absmax,

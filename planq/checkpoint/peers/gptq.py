@@ -45,7 +45,7 @@ def gptq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[
     """
     if config is None:
         what = "GPTQ without a quantization_config, which alone tells gptq and gptq_v2 apart"
-        raise CheckpointError(f"{shards.path}: {module}: {what}: zero points differ by one")
+        raise CheckpointError(f"{shards.path}: {module!r}: {what}: zero points differ by one")
     bits, version = _options(config)
     qweight = find(shards, f"{module}.qweight", ("I32",), (None, None))
     k, n = qweight.shape[0] * _WORD // bits, qweight.shape[1]
@@ -58,7 +58,8 @@ def gptq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[
     size = group_size(scales, k, groups, {told if told > 0 else max(k, 1)})
     parts = {"weight": qweight, "weight_scale": scales, "weight_zero_point": qzeros}
     order = f"{module}.g_idx"
-    if order in shards.by_name or config.flag("desc_act", usual=False):
+    act_order = config.flag("desc_act", usual=False)
+    if act_order or order in shards.by_name:
         parts["g_idx"] = find(shards, order, ("I32", "I64"), (k,))
     parts |= with_bias(shards, module, n)
 

@@ -94,7 +94,9 @@ def _schemes(config: PeerConfig) -> list[_Scheme]:
         weights = group.section("weights")
         if weights.word("type", ("int", "float"), "int") == "float":
             continue
-        strategy = weights.word("strategy", ("tensor", "channel", "group"), "tensor")
+        whole = weights.values.get("group_size") in (None, -1)
+        usual = "channel" if whole else "group"
+        strategy = weights.word("strategy", ("tensor", "channel", "group"), usual)
         size = weights.integer("group_size") if strategy == "group" else None
         if size is not None and size < 1:
             raise weights.refused("group_size", "a positive number", size)
@@ -140,8 +142,9 @@ def _decoded(
     parts: Mapping[str, Part], shape: tuple[int, int], bits: int, fields: Mapping[str, Any]
 ) -> dict[str, Array]:
     n, k = shape
-    data = parts["weight"].read().view(np.uint8).reshape(n, -1)[:, : -(-k * bits // 8)]
-    codes: Array = np.ascontiguousarray(data)
+    words = np.ascontiguousarray(parts["weight"].read())
+    data = words.view(np.uint8).reshape(n, _WORD // 8 * words.shape[1])
+    codes: Array = np.ascontiguousarray(data[:, : -(-k * bits // 8)])
     if fields["code_dtype"] is planq.DType.INT4:  # the offset turns the sign bit
         codes = codes ^ np.uint8(0x88)
     elif bits == 8:
@@ -152,7 +155,7 @@ def _decoded(
     per_row = fields["weight_scope"] == planq.Scope.channel(0)
     operands = {"weight": codes, "weight_scale": scales.reshape(n) if per_row else scales}
     if "weight_zero_point" in parts:
-        words = parts["weight_zero_point"].read()
-        zeros = bits_of(words.T, bits)[:, :n].T.astype(np.int32, order="C")
+        packed = parts["weight_zero_point"].read()
+        zeros = bits_of(packed.T, bits)[:, :n].T.astype(np.int32, order="C")
         operands["weight_zero_point"] = zeros if bits == 4 else zeros - 128
     return operands

@@ -32,7 +32,6 @@ _NUMPY = {
     "BF16": "<u2",
     "F32": "<f4",
 }
-_LARGEST_E8M0 = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ def group_size(scales: Part, columns: int, groups: int, told: Collection[int]) -
     if even and (not told or columns // groups in fitting):
         return columns // groups
     if len(fitting) == 1:
-        return fitting.pop()
+        return min(fitting.pop(), max(columns, 1))
     sizes = " or ".join(map(str, sorted(told))) or "equal size"
     raise scales.refused(
         f"scales for groups of {sizes} along {columns} columns", f"{groups} scales a row"
@@ -172,12 +171,6 @@ def split(data: Codes) -> Codes:
     return codes
 
 
-def powers(exponents: Array) -> npt.NDArray[np.float32]:
-    """Returns what E8M0 bytes stand for, exactly: ``2 ** (e - 127)``, and NaN for 255."""
-    values = np.ldexp(np.float32(1), exponents.astype(np.int32) - 127)
-    return np.where(exponents == _LARGEST_E8M0, np.float32(np.nan), values)
-
-
 def _e4m3() -> npt.NDArray[np.float32]:
     codes = np.arange(256)
     exponent, fraction = (codes >> 3) & 15, codes & 7
@@ -187,7 +180,15 @@ def _e4m3() -> npt.NDArray[np.float32]:
     return np.where(codes & 0x80, -values, values).astype(np.float32)
 
 
-# The values of float8_e4m3fn, and of the 16 codes of e2m1.
+def _e8m0() -> npt.NDArray[np.float32]:
+    values = np.ldexp(1.0, np.arange(256) - 127)
+    values[-1] = np.nan
+    return values.astype(np.float32)
+
+
+# The values of all codes: of float8_e4m3fn, of E8M0 (powers of two, of which the smallest is a
+# subnormal number of float32), and of e2m1.
 E4M3 = _e4m3()
+E8M0 = _e8m0()
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 E2M1 = np.concatenate([E2M1, -E2M1])
