@@ -17,6 +17,7 @@ from checkpoint import peers
 from checkpoint.peers import Array, Made
 from planq.checkpoint import Layer, StoredAs, read_layers
 from planq.executors import host_workspace
+from support.docs import ROOT, blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,6 +284,18 @@ def test_torch_takes_the_operands(tmp_path: Path) -> None:
         x, y = torch.ones((3, 256)), torch.empty((3, 32))
         run(layer.descriptor(3, torch.float32), layer.args(input=x, output=y, **operands))
         assert np.allclose(y.numpy(), made.weight.sum(axis=1), rtol=1e-4, atol=1e-2)
+
+
+def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
+    """On checkpoints of several formats."""
+    names: dict[str, Any] = {}
+    for _, code in blocks(ROOT / "docs" / "checkpoints.md", gpu=False):
+        exec(code, names)
+    for make in (peers.awq, peers.packed, peers.float4):
+        made = make()
+        outputs = names["multiply"](made.save(tmp_path / make.__name__), rows=3)
+        exact = made.weight.astype(np.float64).sum(axis=1)
+        assert np.allclose(outputs[made.name], exact, rtol=1e-4, atol=1e-2)
 
 
 def test_a_config_of_several_inputs_has_it_in_text_config(tmp_path: Path) -> None:
