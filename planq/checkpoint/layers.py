@@ -53,6 +53,10 @@ _WITHOUT = "weights_only takes the weights without that"
 class Layers:
     """The layers of an open checkpoint: a context manager, iterable, and a mapping by name.
 
+    Args:
+        path: As for `read_layers`, which makes these.
+        weights_only: Likewise.
+
     Attributes:
         path: The file or folder.
         rest: The names of all other tensors, such as norms and embeddings, which are floating.

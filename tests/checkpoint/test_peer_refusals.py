@@ -158,12 +158,12 @@ def test_act_order_without_an_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_a_zero_point_that_readers_read_in_two_ways(tmp_path: Path, bits: int) -> None:
-    """The first version has no zero point 0: one less than 0 is the largest number again."""
+def test_a_zero_point_that_has_overflowed(tmp_path: Path, bits: int) -> None:
+    """The first version has no zero point 0: one less than 0 has all bits of a word."""
     made = peers.gptq(bits=bits)
     made.tensors[f"{NAME}.qzeros"][0, 0] = -1
     error = refused_tensor(made.save(tmp_path / "model"), f"{NAME}.qzeros")
-    assert f"{2**bits} to some readers and 0 to others" in str(error)
+    assert f"{2**bits - 1}: a zero point of 0 overflows to it" in str(error)
     made = peers.gptq(bits=bits, version="gptq_v2")
     made.tensors[f"{NAME}.qzeros"][0, 0] = -1
     with read_layers(made.save(tmp_path / "second")) as layers:

@@ -99,8 +99,8 @@ def _decoded(parts: Mapping[str, Part], bits: int, version: StoredAs) -> dict[st
     if version is StoredAs.GPTQ:
         if (zeros == 2**bits - 1).any():
             raise parts["weight_zero_point"].refused(
-                f"zero points of 1 to {2**bits - 1}, one less in the file",
-                f"{2**bits - 1}, which is {2**bits} to some readers and 0 to others",
+                f"numbers of 0 to {2**bits - 2}, one less than the zero points",
+                f"{2**bits - 1}: a zero point of 0 overflows to it, and spoils those after it",
             )
         zeros += np.uint8(1)
     zero_points = zeros.T.astype(np.int32, order="C")
