@@ -2,4 +2,11 @@
 
 It needs NumPy and planq alone. If transformers is installed, it is asked which module each weight
 of a model's folder belongs to. The command line is built on this package.
+
+:func:`read_layers` opens the quantized layers of checkpoints that other programs made.
 """
+
+from planq.checkpoint.layers import Layers, read_layers
+from planq.checkpoint.peers.layer import Layer, StoredAs
+
+__all__ = ["Layer", "Layers", "StoredAs", "read_layers"]

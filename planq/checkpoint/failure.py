@@ -22,6 +22,26 @@ class CheckpointError(PlanqError):
     code = "checkpoint"
 
 
+class TensorError(CheckpointError):
+    """A tensor of a file is not what its format has there.
+
+    Attributes:
+        tensor: Its name.
+        expected: What the format has there.
+        found: What the file has: a type and a shape, values, or None where there is no such tensor.
+    """
+
+    code = "checkpoint_tensor"
+
+    def __init__(self, path: Path, tensor: str, expected: str, found: str | None) -> None:
+        missing = f"{path}: no tensor {tensor!r}, expected {expected}"
+        there = f"{path}: tensor {tensor!r}: expected {expected}, found {found}"
+        super().__init__(missing if found is None else there)
+        self.tensor = tensor
+        self.expected = expected
+        self.found = found
+
+
 @contextmanager
 def outputs() -> Iterator[list[Path]]:
     """Yields the list to which `note_output` adds while one request is worked on."""

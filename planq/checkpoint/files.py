@@ -13,12 +13,12 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from planq.checkpoint.digests import FileDigest, TensorDigests
-from planq.checkpoint.failure import CheckpointError, note_output
+from planq.checkpoint.failure import CheckpointError, TensorError, note_output
 from planq.checkpoint.header import BITS, LARGEST_HEADER, LENGTH_BYTES, parse_header
 
 if TYPE_CHECKING:
@@ -51,6 +51,42 @@ class TensorEntry:
     shape: tuple[int, ...]
     nbytes: int
     offset: int = 0
+
+    @property
+    def words(self) -> str:
+        """Its type and shape, as errors name them."""
+        return f"{self.dtype} {list(self.shape)}"
+
+
+class TensorSource(Protocol):
+    """Where tensors come from: an open file, or the open files of a model.
+
+    Attributes:
+        path: The file or folder, as errors name it.
+        by_name: The tensors, by name.
+    """
+
+    path: Path
+    by_name: dict[str, TensorEntry]
+
+    def tensor(self, entry: TensorEntry) -> Bytes:
+        """Returns the payload of one tensor in new memory, aligned for any element type."""
+
+
+def expect(source: TensorSource, part: TensorEntry) -> None:
+    """Refuses a source that lacks a tensor.
+
+    Args:
+        source: The file or files.
+        part: The tensor's name, type and shape.
+
+    Raises:
+        TensorError: No tensor has this name, or it has another type or shape.
+    """
+    found = source.by_name.get(part.name)
+    if found is None or (found.dtype, found.shape) != (part.dtype, part.shape):
+        has = None if found is None else found.words
+        raise TensorError(source.path, part.name, part.words, has)
 
 
 class CheckpointReader:
@@ -103,24 +139,6 @@ class CheckpointReader:
         if self._whole is None:
             raise AssertionError(f"{self.path}: opened without a digest")
         return self._whole.digest(self.size)
-
-    def expect(self, part: TensorEntry) -> None:
-        """Refuses a file that lacks this tensor.
-
-        Args:
-            part: Its name, type and shape.
-
-        Raises:
-            CheckpointError: No tensor has this name, or it has another type or shape.
-        """
-        found = self.by_name.get(part.name)
-        expected = f"{part.dtype} {list(part.shape)}"
-        if found is None:
-            raise CheckpointError(f"{self.path}: no tensor {part.name!r}, expected {expected}")
-        if (found.dtype, found.shape) != (part.dtype, part.shape):
-            has = f"{found.dtype} {list(found.shape)}"
-            where = f"{self.path}: tensor {part.name!r}"
-            raise CheckpointError(f"{where}: expected {expected}, found {has}")
 
     def tensor(self, entry: TensorEntry) -> Bytes:
         """Returns the payload of one tensor in new memory, aligned for any element type.

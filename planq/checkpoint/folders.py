@@ -35,8 +35,8 @@ from planq.checkpoint.selection import (
     reason_of,
     select_weights,
 )
-from planq.checkpoint.strict_json import parse
-from planq.checkpoint.trees import WEIGHTS, Rest, Tree, copy_rest, rest_of, walk
+from planq.checkpoint.shards import CONFIG, ENTRY, INDEX, lost, read_index, read_json, shards_of
+from planq.checkpoint.trees import Rest, Tree, copy_rest, rest_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from planq.checkpoint.calibration import Ranges
     from planq.executors import Executor
 
-CONFIG, SUMMARY = "config.json", "planq.json"
-_INDEX = "model.safetensors.index.json"
-_ENTRY = "quantization_config"
+SUMMARY = "planq.json"
 # The fields of planq.json, in their order.
 _FIELDS = ("planq", "options", "weights", "files", "digest")
 
@@ -125,7 +123,7 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
             )
         _write_json(partial / CONFIG, _with_entry(model, job, selection, reports))
         if model.places is not None:
-            _write_json(partial / _INDEX, _index_of(model, partial, reports))
+            _write_json(partial / INDEX, _index_of(model, partial, reports))
         files = _digests_of(walk(partial).files)
         _write_json(partial / SUMMARY, _summary(this_build(), job, selection, files))
         old = _give_name(target, partial)
@@ -188,10 +186,10 @@ def _read_model(folder: Path) -> _Model:
             or a tensor that is missing.
         OSError: It cannot be read.
     """
-    places = _read_index(folder)
-    shards = _shards_of(folder, places)
+    places = read_index(folder)
+    shards = shards_of(folder, places)
     config = read_json(folder / CONFIG)
-    if config.get(_ENTRY) is not None:
+    if config.get(ENTRY) is not None:
         raise CheckpointError(f"{folder / CONFIG}: already quantized")
     entries = {}
     for shard in shards:
@@ -199,49 +197,9 @@ def _read_model(folder: Path) -> _Model:
             entries[shard.name] = reader.entries
     for name, shard_name in (places or {}).items():
         if all(entry.name != name for entry in entries[shard_name]):
-            raise CheckpointError(
-                f"{folder / _INDEX}: weight_map: {shard_name} holds no tensor {name!r}"
-            )
-    made = {CONFIG, SUMMARY, _INDEX, *entries}
+            raise CheckpointError(lost(folder, name, shard_name))
+    made = {CONFIG, SUMMARY, INDEX, *entries}
     return _Model(folder, shards, entries, places, config, rest_of(folder, made))
-
-
-def _read_index(folder: Path) -> dict[str, str] | None:
-    """Returns the file that the index names for each tensor; None without an index."""
-    path = folder / _INDEX
-    if not os.path.lexists(path):
-        return None
-    places = read_json(path).get("weight_map")
-    if not isinstance(places, dict) or not places:
-        got = "nothing" if places in (None, {}) else f"a {type(places).__name__}"
-        raise CheckpointError(
-            f"{path}: weight_map: expected an object with a file for each tensor, got {got}"
-        )
-    for name, shard in places.items():
-        if not isinstance(shard, str):
-            got = json.dumps(shard)[:40]
-            raise CheckpointError(
-                f"{path}: weight_map: {name!r}: expected the name of a file, got {got}"
-            )
-    return places
-
-
-def _shards_of(folder: Path, places: Mapping[str, str] | None) -> list[Path]:
-    """Returns the safetensors files of a model, in order.
-
-    Raises:
-        CheckpointError: There is none, or one that the index names is missing.
-    """
-    found = sorted(path for path in folder.iterdir() if path.suffix == WEIGHTS)
-    if places is not None:
-        named = set(places.values())
-        missing = sorted(named - {path.name for path in found})
-        if missing:
-            raise CheckpointError(f"{folder / missing[0]}: named by {_INDEX}, and not there")
-        found = [path for path in found if path.name in named]
-    if not found:
-        raise CheckpointError(f"{folder}: holds no {WEIGHTS} file")
-    return found
 
 
 def _with_entry(
@@ -252,23 +210,7 @@ def _with_entry(
     entry = job.form.config(job.scheme, job.blocks, selection.ignored, dtype)
     if entry is None:
         raise AssertionError("a format without an entry in config.json")
-    return {**model.config, _ENTRY: entry}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        CheckpointError: The file is none.
-        OSError: It cannot be read.
-    """
-    try:
-        values = parse(path.read_bytes())
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not a JSON file: {error}") from error
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{path}: expected a JSON object")
-    return values
+    return {**model.config, ENTRY: entry}
 
 
 def _digests_of(files: Mapping[str, Path]) -> dict[str, str]:
@@ -411,7 +353,7 @@ def compare_folder(
     wanted = _digests_of(model.rest.files)
     wanted[CONFIG] = _text_digest(_with_entry(model, job, selection, files))
     if model.places is not None:
-        wanted[_INDEX] = _text_digest(_index_of(model, target, files))
+        wanted[INDEX] = _text_digest(_index_of(model, target, files))
     differing = _other_files(model, wanted, found, digests)
     made_by = files[0].made_by
     expected = _summary(made_by, job, selection, digests)

@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 import planq
 from planq.checkpoint.failure import CheckpointError
-from planq.checkpoint.files import TensorEntry
+from planq.checkpoint.files import TensorEntry, expect
 from planq.checkpoint.header import BITS
 from planq.checkpoint.schemes import FORMAT_NAME, STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planq.checkpoint.files import CheckpointReader
+    from planq.checkpoint.files import TensorSource
     from planq.executors import Bytes
 
 Array = npt.NDArray[Any]
@@ -148,14 +148,14 @@ def codebook_weight(
     return CodebookWeight(original, {_CODES: codes, **tensors}, state)
 
 
-def read_states(reader: CheckpointReader) -> dict[str, CodebookWeight]:
-    """Finds the weights of an open file that have a state, by name, and checks their parts.
+def read_states(reader: TensorSource) -> dict[str, CodebookWeight]:
+    """Finds the weights of open files that have a state, by name, and checks their parts.
 
     Raises:
         CheckpointError: A state contradicts itself or its codes, or has none.
     """
     states: dict[str, dict[str, TensorEntry]] = {}
-    for entry in reader.entries:
+    for entry in reader.by_name.values():
         name, dot, kind = entry.name.rpartition("." + _PACKED)
         if dot:
             states.setdefault(name, {})[_PACKED + kind] = entry
@@ -163,7 +163,7 @@ def read_states(reader: CheckpointReader) -> dict[str, CodebookWeight]:
 
 
 def _read_state(
-    reader: CheckpointReader, name: str, packed: Mapping[str, TensorEntry]
+    reader: TensorSource, name: str, packed: Mapping[str, TensorEntry]
 ) -> CodebookWeight:
     named = {key: reader.by_name.get(f"{name}.{key}") for key in _TENSORS}
     tensors = {key: entry for key, entry in named.items() if entry}
@@ -185,7 +185,7 @@ def _read_state(
     return replace(weight, original=replace(original, nbytes=operands["output"].nbytes))
 
 
-def _json(reader: CheckpointReader, entry: TensorEntry) -> Array:
+def _json(reader: TensorSource, entry: TensorEntry) -> Array:
     """The tensor that has a state's JSON; one that is too large for JSON is not read."""
     dtype = _numpy(reader, entry)
     if entry.nbytes > planq.QuantState.LARGEST_JSON:
@@ -200,7 +200,7 @@ def _original(codes: TensorEntry, state: planq.QuantState) -> TensorEntry:
 
 
 def _check_codes(
-    reader: CheckpointReader, weight: CodebookWeight, operands: Mapping[str, planq.OperandSpec]
+    reader: TensorSource, weight: CodebookWeight, operands: Mapping[str, planq.OperandSpec]
 ) -> None:
     """Refuses codes whose number is not the one that the state implies.
 
@@ -209,14 +209,14 @@ def _check_codes(
     """
     codes = weight.parts[_CODES]
     if weight.state.quant_type is None:
-        reader.expect(replace(codes, dtype="U8", shape=weight.original.shape))
+        expect(reader, replace(codes, dtype="U8", shape=weight.original.shape))
     elif codes.nbytes != operands["input"].nbytes:
         expected = f"{operands['input'].nbytes} bytes of codes"
         raise CheckpointError(
             f"{reader.path}: tensor {codes.name!r}: expected {expected}, found {codes.nbytes}"
         )
     absmax = weight.parts["absmax"]
-    reader.expect(replace(absmax, shape=operands["absmax"].extents))
+    expect(reader, replace(absmax, shape=operands["absmax"].extents))
 
 
 def _packed(state: planq.QuantState) -> dict[str, Array]:
@@ -233,7 +233,7 @@ def _packed(state: planq.QuantState) -> dict[str, Array]:
     return tensors
 
 
-def _numpy(reader: CheckpointReader, entry: TensorEntry) -> np.dtype[Any]:
+def _numpy(reader: TensorSource, entry: TensorEntry) -> np.dtype[Any]:
     if entry.dtype not in _NUMPY:
         types = ", ".join(_NUMPY)
         where = f"{reader.path}: tensor {entry.name!r}"

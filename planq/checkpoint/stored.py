@@ -13,7 +13,7 @@ import numpy.typing as npt
 import planq
 from planq.checkpoint.digests import expect_content
 from planq.checkpoint.failure import CheckpointError
-from planq.checkpoint.files import TensorEntry
+from planq.checkpoint.files import TensorEntry, expect
 from planq.checkpoint.header import BITS
 from planq.checkpoint.layouts import Layout, inputs_of, parts_of, payloads_of
 from planq.checkpoint.schemes import FLOATING, Quantizing, Scaling
@@ -189,7 +189,7 @@ def read_weights(reader: CheckpointReader, *, compare: bool = True) -> dict[str,
     for name, original in originals.items():
         weights[name] = _scaled_weight(reader, facts, name, original, layout)
         for part in weights[name].parts.values():
-            reader.expect(part)
+            expect(reader, part)
     return weights
 
 

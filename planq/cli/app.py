@@ -30,6 +30,7 @@ from planq.cli.failure import (
     describe_os_error,
 )
 from planq.cli.info import info
+from planq.cli.layers import layers
 from planq.cli.ops import ops
 from planq.cli.plan import plan
 from planq.cli.quantize import quantize
@@ -74,7 +75,7 @@ def root(
 
 
 app.add_typer(plan, name="plan")
-for _command in (quantize, verify, dequantize, info, ops, explain, audit):
+for _command in (quantize, verify, dequantize, layers, info, ops, explain, audit):
     app.command()(_command)
 
 

@@ -1,0 +1,1 @@
+"""Formats of quantized layers that other programs write: one module for each."""
