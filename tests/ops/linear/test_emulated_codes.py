@@ -217,6 +217,8 @@ PANELS = (
         residual_dtype="bfloat16",
     ),
     MixedProblem((17, 64), (70, 64), "float16", "float16"),
+    MixedProblem((3, 96), (140, 96), weight_scope=("group", 32, 1), weight_mode="asymmetric"),
+    MixedProblem((3, 72), (40, 72), weight_scope=("group", 13, 1), weight_mode="asymmetric"),
 )
 
 

@@ -82,7 +82,7 @@ struct NumbersArgs : CodesArgs {
   std::int64_t first;    // the first row that is dequantized
   void* to;              // rows of whole vectors, aligned to vectors
   std::int64_t stride;   // from a row of `to` to the next, in numbers
-  bool codes_by_vector;  // the codes of a vector are an aligned word of one segment
+  bool codes_by_vector;  // the codes of a vector are aligned words of one segment
   bool by_row;           // rows are whole segments, of `segments` vectors each
   cuda::Divider segments;
   std::int64_t row_segments;
@@ -120,19 +120,25 @@ __device__ __forceinline__ VectorStatistic statistic_of(const NumbersArgs& args,
   return own;
 }
 
-// Dequantizes a vector of 4-bit codes, all in one segment. `values`: the codebook, by code.
-template <bool kScaled>
-__device__ void load_vector(const NumbersArgs& args, const float* values, std::int64_t row,
-                            std::int64_t term, float (&numbers)[kVector]) {
+// Dequantizes a vector of codes of kBits, all in one segment. `values`: the codebook, by code.
+template <bool kScaled, int kBits>
+__device__ __forceinline__ void load_vector(const NumbersArgs& args, const float* values,
+                                            std::int64_t row, std::int64_t term,
+                                            float (&numbers)[kVector]) {
   const WeightCodes& codes = args.codes;
+  using Word = std::conditional_t<kBits == 4, std::uint32_t, uint2>;
   const auto word =
-      *reinterpret_cast<const std::uint32_t*>(codes.data + (row * codes.row_stride + term) / 2);
-  const int swapped = codes.nibble_order == NibbleOrder::HighFirst ? 1 : 0;
+      *reinterpret_cast<const Word*>(codes.data + (row * codes.row_stride + term) * kBits / 8);
+  std::uint32_t halves[2] = {};
+  memcpy(halves, &word, sizeof word);
+  const int swapped = kBits == 4 && codes.nibble_order == NibbleOrder::HighFirst ? 1 : 0;
   const VectorStatistic own = statistic_of<kScaled>(args, row, term);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
-    const auto code = static_cast<std::uint8_t>(word >> (i ^ swapped) * 4 & 15);
-    if (codes.has_blocks())
+    const std::uint32_t bits =
+        kBits == 4 ? halves[0] >> (i ^ swapped) * 4 & 15 : halves[i / 4] >> i % 4 * 8 & 255;
+    const auto code = static_cast<std::uint8_t>(bits);
+    if (kBits == 4 && codes.has_blocks())
       numbers[i] = kScaled ? values[code] * own.scale : values[code];
     else
       numbers[i] =
@@ -140,14 +146,31 @@ __device__ void load_vector(const NumbersArgs& args, const float* values, std::i
   }
 }
 
-// The same of any codes, one at a time: the first `count` numbers of a vector.
+// Dequantizes a row, whose vectors the threads take in turn.
+template <class T, bool kScaled, int kBits>
+__device__ __forceinline__ void write_vectors(const NumbersArgs& args, const float* values,
+                                              std::int64_t row, T* to) {
+#pragma unroll 4
+  for (auto term = static_cast<std::int64_t>(threadIdx.x) * kVector; term < args.codes.terms;
+       term += kFloatThreads * kVector) {
+    float numbers[kVector];
+    load_vector<kScaled, kBits>(args, values, row, term, numbers);
+    T rounded[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) rounded[i] = math::narrow<T>(numbers[i]);
+    uint4 vector;
+    memcpy(&vector, rounded, sizeof vector);
+    cuda::store_kept(to + term, vector);
+  }
+}
+
+// The same of any codes, one at a time.
 template <class T, bool kScaled>
-__device__ __forceinline__ void write_each(const NumbersArgs& args, std::int64_t row,
-                                           std::int64_t term, std::int64_t count, T* to) {
+__device__ __forceinline__ void write_each(const NumbersArgs& args, std::int64_t row, T* to) {
 #pragma unroll 1
-  for (int i = 0; i < count; ++i)
-    to[i] = math::narrow<T>(kScaled ? number_at(args.codes, args.codebook(), row, term + i)
-                                    : unscaled_at(args.codes, args.codebook(), row, term + i));
+  for (std::int64_t term = threadIdx.x; term < args.codes.terms; term += kFloatThreads)
+    to[term] = math::narrow<T>(kScaled ? number_at(args.codes, args.codebook(), row, term)
+                                       : unscaled_at(args.codes, args.codebook(), row, term));
 }
 
 // A block dequantizes one row.
@@ -163,32 +186,20 @@ __global__ void __launch_bounds__(kFloatThreads)
   }
   const std::int64_t row = args.first + blockIdx.x;
   T* to = static_cast<T*>(args.to) + blockIdx.x * args.stride;
-  const auto first = static_cast<std::int64_t>(threadIdx.x) * kVector;
-  constexpr std::int64_t kStep = kFloatThreads * kVector;
-  if (!args.codes_by_vector) {
-#pragma unroll 1
-    for (std::int64_t term = first; term < args.codes.terms; term += kStep)
-      write_each<T, kScaled>(args, row, term, min(args.codes.terms - term, std::int64_t{kVector}),
-                             to + term);
-    return;
-  }
-#pragma unroll 4
-  for (std::int64_t term = first; term < args.codes.terms; term += kStep) {
-    float numbers[kVector];
-    load_vector<kScaled>(args, values, row, term, numbers);
-    T rounded[kVector];
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) rounded[i] = math::narrow<T>(numbers[i]);
-    uint4 vector;
-    memcpy(&vector, rounded, sizeof vector);
-    cuda::store_kept(to + term, vector);
-  }
+  if (!args.codes_by_vector)
+    write_each<T, kScaled>(args, row, to);
+  else if (is_four_bit(args.codes.dtype))
+    write_vectors<T, kScaled, 4>(args, values, row, to);
+  else
+    write_vectors<T, kScaled, 8>(args, values, row, to);
 }
 
+// Whether the codes of each vector are an aligned word, or two, of one segment.
 bool are_words(const WeightCodes& codes) {
-  return codes.layout == WeightLayout::RowMajor && is_four_bit(codes.dtype) &&
-         cuda::aligned_to(codes.data, 4) && codes.row_stride % kVector == 0 &&
-         codes.segment_size % kVector == 0 && codes.terms % kVector == 0;
+  return codes.layout == WeightLayout::RowMajor &&
+         cuda::aligned_to(codes.data, is_four_bit(codes.dtype) ? 4 : 8) &&
+         codes.row_stride % kVector == 0 && codes.segment_size % kVector == 0 &&
+         codes.terms % kVector == 0;
 }
 
 template <bool kScaled>

@@ -13,7 +13,10 @@ namespace {
 
 // `panel`: the gemm of some columns, from number `first` on.
 GroupArgs group_args(const Gemm& panel, const WeightCodes& codes, std::int64_t first) {
-  GroupArgs args{sm80_args(panel), codes, first};
+  GroupArgs args;
+  static_cast<Sm80Args&>(args) = sm80_args(panel);
+  args.codes = codes;
+  args.first = first;
   args.pitch = codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row;
   const BlockStatistics& s = codes.statistics;
   if (!codes.has_blocks())
