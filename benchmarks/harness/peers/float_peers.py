@@ -131,6 +131,33 @@ def tinygemm(machine: Machine, workload: Workload) -> Peer | None:
     return product_peer("tinygemm", workload, [prepared(given) for given in workload.sets])
 
 
+def humming(machine: Machine, workload: Workload) -> Peer | None:
+    """What vLLM serves int4 groups with, on weights that it has repacked; compiled on first use."""
+    desc = workload.case.descriptor
+    if not isinstance(machine, CudaMachine) or importlib.util.find_spec("humming") is None:
+        return None
+    module: Any = importlib.import_module("humming.layer")
+    forward: Any = importlib.import_module("humming.forward").humming_forward
+    dtype = getattr(torch, desc.input_dtype.value)
+    config = {"dtype": desc.code_dtype.value, "group_size": desc.weight_scope.size}
+    n, k = desc.weight_shape
+    layer = module.HummingLayer(shape_n=n, shape_k=k, weight_config=config, torch_dtype=dtype)
+    layer = layer.cuda()
+    decode = decoder(desc)
+
+    def prepared(given: Operands) -> Call:
+        layer.load_from_unquantized(decode(given))
+        layer.transform()
+        parts = {"weight": layer.weight.clone(), "weight_scale": layer.weight_scale.clone()}
+        parts |= {"zero_point": getattr(layer, "zero_point", None), "locks": layer.locks}
+        output = torch.empty_like(given["output"])
+        return partial(
+            forward, layer.humming_config, inputs=given["input"], outputs=output, **parts
+        )
+
+    return product_peer("humming", workload, [prepared(given) for given in workload.sets])
+
+
 def scaled_mm_accurate(machine: Machine, workload: Workload) -> Peer | None:
     """A product of torch with the same codes and scales, without fast accumulation.
 
@@ -164,5 +191,6 @@ FLOAT_MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "torch_linear": torch_linear,
     "dequantize_linear": dequantize_linear,
     "tinygemm": tinygemm,
+    "humming": humming,
     "scaled_mm_accurate": scaled_mm_accurate,
 }
