@@ -17,7 +17,7 @@ constexpr int largest_exponent(DType dtype) {
 }
 
 // What the elements of a group become codes by.
-struct GroupScale {
+struct FormatScale {
   std::uint8_t stored;
   float factor;   // of an element; the product is rounded to its code
   bool poisoned;  // the scale is NaN
@@ -28,7 +28,7 @@ struct GroupScale {
 // smallest normal float the scale is the smallest one whatever the exponent is. `round_up`: the
 // magnitude is first rounded to the code's mantissa, half up.
 template <DType kCode>
-PLANQ_HD GroupScale mx_scale(std::uint32_t peak, bool round_up) {
+PLANQ_HD FormatScale mx_scale(std::uint32_t peak, bool round_up) {
   constexpr int kLargest = largest_exponent(kCode);
   constexpr std::uint32_t kHalf = 1u << (22 - format_of(kCode).mantissa_bits);
   if (peak > Ieee<float>::kInfinity) return {0xFF, canonical_nan<float>(), true};
@@ -42,7 +42,7 @@ PLANQ_HD GroupScale mx_scale(std::uint32_t peak, bool round_up) {
 
 // NVFP4: float8_e4m3fn numbers, by a factor of the whole tensor. Clamping before rounding saturates
 // and keeps the scale above 0.
-PLANQ_HD GroupScale nvfp4_scale(std::uint32_t peak, float tensor_factor) {
+PLANQ_HD FormatScale nvfp4_scale(std::uint32_t peak, float tensor_factor) {
   const float wanted = bit_cast<float>(peak) / 6.0f * tensor_factor;
   if (is_nan(wanted)) return {0x7F, canonical_nan<float>(), true};
   const auto stored = static_cast<std::uint8_t>(E4M3Codec::encode(clamp(wanted, 0x1p-9f, 448.0f)));
@@ -55,7 +55,7 @@ inline constexpr std::uint8_t kPoisonedCode = kCode == DType::Float4E2M1FN ? 0 :
 
 // The code of an element that needs no speed.
 template <DType kCode>
-PLANQ_HD std::uint8_t group_code(float x, const GroupScale& scale) {
+PLANQ_HD std::uint8_t group_code(float x, const FormatScale& scale) {
   if (scale.poisoned) return kPoisonedCode<kCode>;
   const float scaled = x * scale.factor;
   if constexpr (kCode == DType::Float4E2M1FN)

@@ -85,7 +85,7 @@ __device__ __forceinline__ uint32_t group_peak(uint32_t peak) {
 // The code of one element after another, for what the fast ways leave out: NaNs that a factor of
 // the tensor makes.
 template <class T, class F>
-__device__ __noinline__ CodeWord<F> slow_codes(Elements<T> x, math::GroupScale scale,
+__device__ __noinline__ CodeWord<F> slow_codes(Elements<T> x, math::FormatScale scale,
                                                NibbleOrder order) {
   uint32_t codes[kEach];
 #pragma unroll
@@ -107,7 +107,7 @@ __device__ __forceinline__ uint32_t float8_codes(const Value& value) {
 
 template <class T, class F>
 __device__ __forceinline__ CodeWord<F> codes_of_elements(const Elements<T>& x,
-                                                         const math::GroupScale& scale,
+                                                         const math::FormatScale& scale,
                                                          NibbleOrder order) {
   if (scale.poisoned) {
     constexpr auto kEvery = static_cast<CodeWord<F>>(~CodeWord<F>{0}) / 0xFF;
@@ -140,7 +140,7 @@ struct FormatArgs {
 };
 
 template <class F>
-__device__ __forceinline__ math::GroupScale scale_of_group(const FormatArgs& args, uint32_t peak) {
+__device__ __forceinline__ math::FormatScale scale_of_group(const FormatArgs& args, uint32_t peak) {
   return F::scale_of(group_peak<F>(peak), args.round_up, F::kMx ? 0.0f : __ldg(args.tensor_factor));
 }
 
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kFormatThreads)
   }
 #pragma unroll
   for (int k = 0; k < kSets; ++k) {
-    const math::GroupScale scale = scale_of_group<F>(args, x[k].peak());
+    const math::FormatScale scale = scale_of_group<F>(args, x[k].peak());
     const CodeWord<F> word = codes_of_elements<T, F>(x[k], scale, args.order);
     if (first + k * kPerBlock >= args.count) continue;
     cuda::store_word<kCodeBytes<F>>(args.output + at[k].at[kOutput] + part * kCodeBytes<F>, word);
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kFormatThreads)
     const Offsets at = args.rows.offsets(row);
     Elements<T> x;
     x.load_singles(static_cast<const T*>(args.input) + at.at[kInput] + column, count);
-    const math::GroupScale scale = scale_of_group<F>(args, x.peak());
+    const math::FormatScale scale = scale_of_group<F>(args, x.peak());
     if (!exists) continue;
     if (part == 0)
       cuda::store_once(args.scale + at.at[kScale] + group * args.scale_step, scale.stored);

@@ -19,7 +19,7 @@ struct Format {
   static constexpr bool kFourBit = is_four_bit(kTo);
 
   // Of a group whose largest magnitude has these bits.
-  PLANQ_HD static math::GroupScale scale_of(std::uint32_t peak, bool round_up,
+  PLANQ_HD static math::FormatScale scale_of(std::uint32_t peak, bool round_up,
                                             float tensor_factor) {
     if constexpr (kMx)
       return math::mx_scale<kCode>(peak, round_up);

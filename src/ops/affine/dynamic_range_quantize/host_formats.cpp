@@ -96,7 +96,7 @@ void convert(const Conversion& conversion, const PiecePlace& place, int64_t coun
   conversion.loops.peaks(values, groups, peaks);
   std::array<bool, kMost> poisoned;
   for (int64_t i = 0; i < groups; ++i) {
-    const math::GroupScale scale =
+    const math::FormatScale scale =
         F::scale_of(peaks[i], conversion.round_up, conversion.tensor_factor);
     place.scale[i * place.scale_step] = scale.stored;
     factors[i] = scale.factor;

@@ -197,7 +197,7 @@ bool fill(const Gemm& panel, Args& args) {
 }
 
 template <class S>
-Status multiply(const Gemm& panel, Args& args, const Device& device, Bound& bound) {
+Status multiply(const Args& args, const Device& device, Bound& bound) {
   const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.grid.count, device.multiprocessors),
                         .threads = dim3(kTileThreads),
                         .shared_bytes = S::kSharedBytes};
@@ -246,8 +246,7 @@ Status launch(const Gemm& gemm, const Call& call, Bound& bound) {
       Args args;
       args.scales = room.scales;
       args.scale_pitch = whole_tiles(panel.n);
-      return fill<S>(panel, args) ? multiply<S>(panel, args, call.device, bound)
-                                  : Status::success();
+      return fill<S>(panel, args) ? multiply<S>(args, call.device, bound) : Status::success();
     }));
   }
   return Status::success();
