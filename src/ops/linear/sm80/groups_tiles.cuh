@@ -34,10 +34,10 @@ struct GroupArgs : Sm80Args {
 template <class Tile, int kRun>
 struct GroupShape {
   static constexpr int kTerms = kStageTerms<Tile>, kStages = Tile::kAsyncStages;
-  static constexpr int kStepTerms = 16;
-  static constexpr int kSteps = kTerms / kStepTerms;
-  static constexpr bool kWithin = kRun <= kTerms;  // runs end within stages
+  static constexpr int kStepTerms = 16, kSteps = kTerms / kStepTerms;
+  static constexpr bool kWithin = kRun <= kTerms;  // a stage has whole runs
   static constexpr int kRuns = kWithin ? kTerms / kRun : 1;
+  static constexpr int kRunStages = kWithin ? 1 : kRun / kTerms;
   static constexpr int kStageScales = kRuns * Tile::kN;
   static constexpr int kScalesOffset = kStages * Tile::kStageBytes;
   static constexpr int kTotalsOffset = kScalesOffset + (kStages + 1) * kStageScales * 4;
@@ -52,7 +52,7 @@ struct GroupShape {
 
   // Whether a run ends with this stage.
   static __device__ __forceinline__ bool ends_run(int stage, int stages) {
-    return kWithin || (stage + 1) % (kRun / (kWithin ? kRun : kTerms)) == 0 || stage + 1 == stages;
+    return (stage + 1) % kRunStages == 0 || stage + 1 == stages;
   }
 };
 
@@ -206,6 +206,7 @@ class GroupSums {
   using Shape = GroupShape<Tile, kRun>;
 
  public:
+  static constexpr int kSteps = Shape::kSteps;  // of a stage
   using Fragments = typename Place::Fragments;
 
   // `span`: the terms of a span, which are whole stages.
@@ -282,7 +283,7 @@ class GroupSums {
 // step before it is multiplied.
 template <class Tile, class Stages, class Sums>
 __device__ __forceinline__ void copy_and_fold(Stages& stages, Sums& warp) {
-  constexpr int kAhead = Tile::kAsyncStages - 1, kSteps = kStageTerms<Tile> / 16;
+  constexpr int kAhead = Tile::kAsyncStages - 1, kSteps = Sums::kSteps;
   typename Sums::Fragments fragments[2];
 #pragma unroll 1
   for (int stage = 0; stage < kAhead; ++stage) {
