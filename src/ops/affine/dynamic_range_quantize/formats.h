@@ -20,7 +20,7 @@ struct Format {
 
   // Of a group whose largest magnitude has these bits.
   PLANQ_HD static math::FormatScale scale_of(std::uint32_t peak, bool round_up,
-                                            float tensor_factor) {
+                                             float tensor_factor) {
     if constexpr (kMx)
       return math::mx_scale<kCode>(peak, round_up);
     else
