@@ -151,16 +151,15 @@ bool has_aligned_codes(const WeightCodes& codes) {
   return codes.layout == WeightLayout::RowMajor && cuda::aligned_to(codes.data, 16) &&
          codes.row_stride % per_vector == 0 && codes.terms % per_vector == 0;
 }
-// Statistics are numbered by 32 bits.
+// Statistics are numbered by 32 bits without a sign.
 bool has_statistics(const WeightCodes& codes) {
   const BlockStatistics& s = codes.statistics;
-  const double pitch =
-      static_cast<double>(codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row);
-  const double count = static_cast<double>(codes.rows) * pitch;
-  const double zero_points =
-      static_cast<double>(codes.rows) * static_cast<double>(codes.zero_point_row);
-  if (count > cuda::kMaxIndex || zero_points > cuda::kMaxIndex) return false;
-  if (!codes.has_blocks() || s.nested_block_size == 0) return s.dtype == DType::Float32;
+  const std::int64_t pitch =
+      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row;
+  const std::int64_t least = std::min(pitch, codes.zero_point_row);
+  const std::int64_t most = std::max(pitch, codes.zero_point_row);
+  if (least < 0 || static_cast<double>(codes.rows) * static_cast<double>(most) > cuda::kMaxIndex)
+    return false;
   return s.dtype == DType::Float32 && s.nested_block_size <= cuda::kMaxIndex;
 }
 bool has_input(const Gemm& gemm) {

@@ -51,10 +51,11 @@ Status visit_kernel(const CodeKind& kind, int width, const Visit& visit) {
 bool has_statistics(const WeightCodes& codes) {
   const BlockStatistics& s = codes.statistics;
   const std::int64_t pitch =
-      std::max(codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row,
-               codes.zero_point_row);
-  if (static_cast<double>(codes.rows) * static_cast<double>(pitch) > cuda::kMaxIndex ||
-      s.dtype != DType::Float32)
+      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row;
+  const std::int64_t least = std::min(pitch, codes.zero_point_row);
+  const std::int64_t most = std::max(pitch, codes.zero_point_row);
+  if (least < 0 || s.dtype != DType::Float32 ||
+      static_cast<double>(codes.rows) * static_cast<double>(most) > cuda::kMaxIndex)
     return false;
   if (s.nested_block_size == 0) return true;
   const bool one_word = codes.segment_size == kHalf || codes.segment_size % kSlice == 0;
