@@ -141,15 +141,17 @@ def humming(machine: Machine, workload: Workload) -> Peer | None:
     dtype = getattr(torch, desc.input_dtype.value)
     config = {"dtype": desc.code_dtype.value, "group_size": desc.weight_scope.size}
     n, k = desc.weight_shape
-    layer = module.HummingLayer(shape_n=n, shape_k=k, weight_config=config, torch_dtype=dtype)
-    layer = layer.cuda()
+    make = partial(
+        module.HummingLayer, shape_n=n, shape_k=k, weight_config=config, torch_dtype=dtype
+    )
     decode = decoder(desc)
 
     def prepared(given: Operands) -> Call:
+        layer = make().cuda()
         layer.load_from_unquantized(decode(given))
         layer.transform()
-        parts = {"weight": layer.weight.clone(), "weight_scale": layer.weight_scale.clone()}
-        parts |= {"zero_point": getattr(layer, "zero_point", None), "locks": layer.locks}
+        parts = {"weight": layer.weight, "weight_scale": layer.weight_scale, "locks": layer.locks}
+        parts["zero_point"] = getattr(layer, "zero_point", None)
         output = torch.empty_like(given["output"])
         return partial(
             forward, layer.humming_config, inputs=given["input"], outputs=output, **parts

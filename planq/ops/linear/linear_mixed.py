@@ -57,9 +57,10 @@ class LinearMixedDescriptor(Descriptor):
         None, but kernels on tensor cores need memory for some dequantized rows of the weight.
 
     Guarantee:
-        Every kernel is batch-invariant, and BIT_EXACT but for ``linear_mixed/cuda/mma``:
-        TENSOR_SM90's steps on the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an
-        ``error_bound``. Ask for BIT_EXACT to have the same bits on every GPU.
+        Every kernel is batch-invariant, and BIT_EXACT but for ``linear_mixed/cuda/groups_mma`` and
+        BIT_EXACT but for ``linear_mixed/cuda/mma``: the steps of GROUPS_SM90 and of TENSOR_SM90 on
+        the tensor cores of any GPU, whose own sums are RUN_TO_RUN within an ``error_bound``. Ask
+        for BIT_EXACT to have the same bits on every GPU.
 
     Attributes:
         input_shape: Shape of ``input``.
