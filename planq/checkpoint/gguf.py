@@ -84,6 +84,10 @@ def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
     start = time.perf_counter()
+    if job.verify:
+        raise CheckpointError(
+            "--verify: not of a GGUF file; `planq verify` compares every byte of one"
+        )
     package = _package()
     check_paths(job.source, job.target, overwrite=job.overwrite)
     partial = job.target.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")

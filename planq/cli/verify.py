@@ -16,7 +16,7 @@ from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.folders import compare_folder
 from planq.checkpoint.gguf import SUFFIX, compare_gguf
 from planq.checkpoint.job import Comparison, compare_file, job_of, this_build
-from planq.cli.failure import EXIT_MARKED, EXIT_OK
+from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.tables import progress_bar
 from planq.cli.words import output_console, printable, say
 from planq.executors import open_device
@@ -52,6 +52,8 @@ def verify(
         if target.is_dir():
             found = compare_folder(source, target, ranges, executor, progress)
         elif target.suffix == SUFFIX:
+            if ranges is not None:
+                raise CommandError("--calibrate: a GGUF file has no given ranges")
             found = (compare_gguf(source, target, executor, progress),)
         else:
             found = (compare_file(job_of(source, target, ranges), executor, progress),)

@@ -142,3 +142,18 @@ def test_what_gguf_cannot_hold_is_refused(tmp_path: Path, capsys: Capture) -> No
     assert "not a valid GGUF file" in refuse(capsys, "dequantize", target, tmp_path / "back.st")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.st", "out.gguf"]
     assert main(["quantize", str(source), str(target), *options, "--force"]) == 0
+
+
+def test_what_is_not_done_is_not_promised(tmp_path: Path, capsys: Capture) -> None:
+    """No file is said to be verified, and no ranges are accepted, without any use of them."""
+    source, target = checkpoint(tmp_path / "in.st", model()), tmp_path / "out.gguf"
+    options = ("--scheme", "q8_0", "--format", "gguf")
+    line = refuse(capsys, "quantize", source, target, *options, "--verify")
+    assert "--verify: not of a GGUF file" in line
+    assert "planq verify" in line
+    assert not target.exists()
+    report(capsys, "quantize", source, target, *options)
+    ranges = tmp_path / "ranges.json"
+    ranges.write_text("{}")
+    line = refuse(capsys, "verify", source, target, "--calibrate", ranges)
+    assert "--calibrate: a GGUF file has no given ranges" in line
