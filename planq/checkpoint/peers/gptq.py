@@ -17,6 +17,7 @@ from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.peers.layer import Layer, StoredAs
 from planq.checkpoint.peers.parts import (
     FLOATS,
+    WORD,
     Array,
     Part,
     bits_of,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from planq.checkpoint.peers.config import PeerConfig
     from planq.checkpoint.shards import Shards
 
-_WORD = 32
 _VERSIONS = ("gptq", "gptq_v2")
 
 
@@ -48,12 +48,12 @@ def gptq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[
         raise CheckpointError(f"{shards.path}: {module!r}: {what}: zero points differ by one")
     bits, version = _options(config)
     qweight = find(shards, f"{module}.qweight", ("I32",), (None, None))
-    k, n = qweight.shape[0] * _WORD // bits, qweight.shape[1]
+    k, n = qweight.shape[0] * WORD // bits, qweight.shape[1]
     scales = find(shards, f"{module}.scales", FLOATS, (None, n))
     groups = scales.shape[0]
-    if n * bits % _WORD:
-        raise qweight.refused(f"a multiple of {_WORD // bits} columns", qweight.entry.words)
-    qzeros = find(shards, f"{module}.qzeros", ("I32",), (groups, n * bits // _WORD))
+    if n * bits % WORD:
+        raise qweight.refused(f"a multiple of {WORD // bits} columns", qweight.entry.words)
+    qzeros = find(shards, f"{module}.qzeros", ("I32",), (groups, n * bits // WORD))
     told = config.integer("group_size", 128)
     size = group_size(scales, k, groups, {told if told > 0 else max(k, 1)})
     parts = {"weight": qweight, "weight_scale": scales, "weight_zero_point": qzeros}

@@ -16,6 +16,7 @@ import planq
 from planq.checkpoint.peers.layer import Layer, LinearDescriptor, StoredAs
 from planq.checkpoint.peers.parts import (
     FLOATS,
+    WORD,
     Array,
     Part,
     bits_of,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from planq.checkpoint.peers.config import PeerConfig
     from planq.checkpoint.shards import Shards
 
-_WORD = 32
 _BITS = (4, 8)
 
 
@@ -71,7 +71,7 @@ def packed_layers(shards: Shards, module: str, config: PeerConfig | None) -> lis
         parts["g_idx"] = find(shards, order, ("I32", "I64"), (k,))
     asymmetric = {not scheme.symmetric for scheme in schemes}
     if zeros in shards.by_name or asymmetric == {True}:
-        words = -(-n * bits // _WORD)
+        words = -(-n * bits // WORD)
         parts["weight_zero_point"] = find(shards, zeros, ("I32",), (words, groups))
         if asymmetric == {False}:
             raise parts["weight_zero_point"].refused(
@@ -108,7 +108,7 @@ def _schemes(config: PeerConfig) -> list[_Scheme]:
 def _bits(codes: Part, columns: int, schemes: list[_Scheme]) -> int:
     """The size of a code, which the width of a row in words tells."""
     known = sorted({scheme.bits for scheme in schemes} or set(_BITS))
-    found = [bits for bits in known if -(-columns * bits // _WORD) == codes.shape[1]]
+    found = [bits for bits in known if -(-columns * bits // WORD) == codes.shape[1]]
     if len(found) == 1 and found[0] in _BITS:
         return found[0]
     sizes = " or ".join(str(bits) for bits in known)
@@ -143,7 +143,7 @@ def _decoded(
 ) -> dict[str, Array]:
     n, k = shape
     words = np.ascontiguousarray(parts["weight"].read())
-    data = words.view(np.uint8).reshape(n, _WORD // 8 * words.shape[1])
+    data = words.view(np.uint8).reshape(n, WORD // 8 * words.shape[1])
     codes: Array = np.ascontiguousarray(data[:, : -(-k * bits // 8)])
     if fields["code_dtype"] is planq.DType.INT4:  # the offset turns the sign bit
         codes = codes ^ np.uint8(0x88)

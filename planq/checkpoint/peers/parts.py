@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.uint8]
 
 FLOATS = ("F16", "BF16", "F32")
+WORD = 32
+"""Bits of the integers that codes are packed in."""
 # In NumPy's terms; those without a type of their own are read as the integers of their bits.
 _NUMPY = {
     "U8": "u1",
