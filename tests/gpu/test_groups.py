@@ -45,6 +45,66 @@ GROUPS: dict[str, dict[str, Any]] = {
         "weight_scope": planq.Scope.group(128),
         "weight_mode": "asymmetric",
     },
+    "mxfp4": {
+        "code_dtype": "float4_e2m1fn",
+        "weight_scope": planq.Scope.group(32),
+        "scale_dtype": "float8_e8m0fnu",
+        "nibble_order": "low_first",
+    },
+    "nvfp4": {
+        "code_dtype": "float4_e2m1fn",
+        "weight_scope": planq.Scope.group(16),
+        "scale_dtype": "float8_e4m3fn",
+        "nibble_order": "low_first",
+    },
+    "e2m1_of_16": {"code_dtype": "float4_e2m1fn", "weight_scope": planq.Scope.group(16)},
+    "gptq": {
+        "code_dtype": "uint4",
+        "weight_scope": planq.Scope.group(128),
+        "weight_mode": "asymmetric",
+        "scale_dtype": "float16",
+        "zero_point_dtype": "uint8",
+        "nibble_order": "low_first",
+    },
+    "uint4_of_32": {
+        "code_dtype": "uint4",
+        "weight_scope": planq.Scope.group(32),
+        "weight_mode": "asymmetric",
+        "zero_point_dtype": "int8",
+    },
+    "int4_of_64": {
+        "code_dtype": "int4",
+        "weight_scope": planq.Scope.group(64),
+        "scale_dtype": "bfloat16",
+    },
+    "int4_of_16": {
+        "code_dtype": "int4",
+        "weight_scope": planq.Scope.group(16),
+        "scale_dtype": "bfloat16",
+    },
+    "fp8": {
+        "code_dtype": "float8_e4m3fn",
+        "weight_scope": planq.Scope.channel(0),
+        "scale_dtype": "bfloat16",
+    },
+    "fp8_of_128": {"code_dtype": "float8_e5m2", "weight_scope": planq.Scope.group(128)},
+    "mxfp8": {
+        "code_dtype": "float8_e4m3fn",
+        "weight_scope": planq.Scope.group(32),
+        "scale_dtype": "float8_e8m0fnu",
+    },
+    "mxfp8_e5m2": {
+        "code_dtype": "float8_e5m2",
+        "weight_scope": planq.Scope.group(32),
+        "scale_dtype": "float8_e8m0fnu",
+    },
+    "uint8_shifted": {
+        "code_dtype": "uint8",
+        "weight_scope": planq.Scope.group(128),
+        "weight_mode": "asymmetric",
+        "scale_dtype": "float16",
+        "zero_point_dtype": "uint8",
+    },
     "int8_of_64": {"code_dtype": "int8", "weight_scope": planq.Scope.group(64)},
     "int8_of_32": {"code_dtype": "int8", "weight_scope": planq.Scope.group(32)},
 }
@@ -57,8 +117,13 @@ def stream() -> Any:
 def layer(kind: str, m: int, n: int, k: int, dtype: str) -> planq.Descriptor:
     fields = GROUPS[kind] | {"input_shape": (m, k), "weight_shape": (n, k), "input_dtype": dtype}
     fields |= {"bias_dtype": "float32", "residual_dtype": dtype, "output_dtype": "float32"}
-    make = planq.LinearMixedDescriptor if "int8" in kind else planq.Linear4BitDescriptor
+    make = planq.LinearMixedDescriptor if has_bytes(kind) else planq.Linear4BitDescriptor
     return make(**fields)
+
+
+def has_bytes(kind: str) -> bool:
+    """Whether a code is a byte."""
+    return GROUPS[kind].get("code_dtype", "uint4") not in ("int4", "uint4", "float4_e2m1fn")
 
 
 def random_operands(desc: planq.Descriptor) -> dict[str, torch.Tensor]:
@@ -67,7 +132,11 @@ def random_operands(desc: planq.Descriptor) -> dict[str, torch.Tensor]:
     for name, spec in desc.operands().items():
         dtype = getattr(torch, spec.storage)
         if name == "weight_zero_point":
-            value = torch.randint(-300, 300, spec.extents, device=DEVICE, dtype=dtype)
+            low, high = {torch.int8: (-128, 128), torch.uint8: (0, 256)}.get(dtype, (-300, 300))
+            value = torch.randint(low, high, spec.extents, device=DEVICE, dtype=dtype)
+        elif dtype == torch.float8_e8m0fnu:
+            value = torch.randint(115, 135, spec.extents, device=DEVICE, dtype=torch.uint8)
+            value = value.view(dtype)
         elif dtype.is_floating_point:
             value = torch.randn(spec.extents, device=DEVICE)
             value = (value.abs() + 0.1 if "scale" in name or "absmax" in name else value).to(dtype)
@@ -75,6 +144,9 @@ def random_operands(desc: planq.Descriptor) -> dict[str, torch.Tensor]:
             low, high = (0, 256) if dtype == torch.uint8 else (-128, 128)
             value = torch.randint(low, high, spec.extents, device=DEVICE, dtype=dtype)
         operands[name] = value
+    if operands["weight"].dtype.is_floating_point and operands["weight"].shape[1] > 9:
+        # Codes that are no numbers: of one dtype an infinity, of both NaN.
+        operands["weight"].view(torch.uint8)[5, 7:9] = torch.tensor([0x7C, 0x7F], device=DEVICE)
     x = operands["input"]
     x[3 % len(x)] *= 1e4
     x[7 % len(x)] *= 1e-5
@@ -112,10 +184,12 @@ def bodies_of(kind: str, k: int) -> set[str]:
     run = fields.get("block_size") or (min(scope.size, 128) if scope and scope.size else 128)
     shifted = fields.get("weight_mode") == "asymmetric"
     found = {"wgmma_panels", "mma"}
-    if "int8" not in kind or run == 128:
+    floats = "float" in fields.get("code_dtype", "")
+    shortest = 32 if not has_bytes(kind) else 128
+    if run >= shortest or (floats and run == (32 if has_bytes(kind) else 16)):
         found.add("few_rows")
     whole = kind != "given" or k % 128 == 0
-    if run >= 64 and whole and not ("int8" in kind and (shifted or run < 128)):
+    if run >= 64 and whole and not (has_bytes(kind) and (shifted or floats or run < 128)):
         found.add("wgmma_tiles")
     return found
 

@@ -16,31 +16,35 @@ from planq.scope import Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearMixedDescriptor(Descriptor):
-    """Compute a linear layer of floating activations and int8 or int4 weights.
+    """Compute a linear layer of floating activations and weights of 8 bits, or of int4.
 
     When to use:
-        A layer whose weights alone are quantized, with a scale per channel or per group. Weights by
-        a codebook, or unsigned: :class:`Linear4BitDescriptor`.
+        A layer whose weights alone are quantized, with a scale per channel or per group: integers,
+        or floats of 8 bits (MXFP8, fp8 checkpoints). Weights of 4 bits by a codebook, unsigned, or
+        floats: :class:`Linear4BitDescriptor`.
 
     Formula:
-        GROUPS_SM90: ``v[n, k] = code - zero_point``, rounded to ``weight_dtype``. k is cut into
-        eight spans of ``128 * ceil(k / 1024)`` terms, and each into runs of ``min(size, 128)``
-        terms that share a scale; a channel is one group of all terms. ``acc = fma(p, s, acc)`` for
-        each run of a span, where s is its ``weight_scale`` and p the sum of
-        ``input[m, k] * v[n, k]`` over the run as a tensor core of sm_90 adds it. ``t`` is the sum
-        of the eight acc, in order. Zero points count as the nearest number from -128 to 255, of
-        INT4 from -120 to 120.
+        GROUPS_SM90: ``v[n, k]`` is ``code - zero_point``, or a float's value, rounded to
+        ``weight_dtype``. k is cut into eight spans of ``128 * ceil(k / 1024)`` terms, and each
+        into runs of ``min(size, 128)`` terms that share a scale; a channel is one group of all
+        terms. ``acc = fma(p, s, acc)`` for each run of a span, where s is its ``weight_scale`` and
+        p the sum of ``input[m, k] * v[n, k]`` over the run as a tensor core of sm_90 adds it.
+        ``t`` is the sum of the eight acc, in order. Zero points count as the nearest number
+        from -128 to 255, of INT4 from -120 to 120.
         TENSOR_SM90 and LANES: ``t[m, n] = sum over k of input[m, k] * w[n, k]`` in float32, as in
         :class:`MatmulDescriptor`. ``channel(0)``: ``w`` is the code, which ``weight_dtype`` holds
         exactly, and ``t = fl(t * weight_scale[n])``. ``group(size)``: ``w`` is what
         :class:`DequantizeDescriptor` writes in ``weight_dtype``, one rounding of
         ``fl(scale * (code - zero_point))``.
         Then ``t = fl(t + bias[n])``, ``t = fl(t + residual[m, n])`` where there are such, and one
-        rounding to ``output_dtype``.
+        rounding to ``output_dtype``. Scales are widened to float32 first; one of FLOAT8_E8M0FNU is
+        ``2^(byte - 127)``, NaN for 255, one of FLOAT8_E4M3FN ``fl(scale * tensor_scale)``.
 
     Dtypes:
-        input, ``weight_dtype`` and output float16, bfloat16, float32; codes int8 or int4; scales
-        float32; zero points int32; bias and residual float16, bfloat16, float32, float64.
+        input, ``weight_dtype`` and output float16, bfloat16, float32; codes int8, uint8, int4,
+        float8_e4m3fn or float8_e5m2; scales float32, bfloat16 or float16, those of groups also
+        float8_e8m0fnu or float8_e4m3fn; zero points of integers int32, int8 or uint8; bias and
+        residual float16, bfloat16, float32, float64.
         GROUPS_SM90 and TENSOR_SM90 need one and the same 16-bit type as ``input_dtype`` and
         ``weight_dtype``.
 
@@ -48,7 +52,7 @@ class LinearMixedDescriptor(Descriptor):
         ``input_shape`` is ``(..., m, k)``, of rank 2 to 8, ``weight_shape`` ``(n, k)``; any
         extents, 0 included. ``weight`` has ``(n, k)``, of int4 ``(n, ceil(k / 2))``; ``output`` and
         ``residual`` ``(..., m, n)``, ``bias`` ``(n,)``; ``weight_scale`` and ``weight_zero_point``
-        ``(n,)``, of groups ``(n, ceil(k / size))``.
+        ``(n,)``, of groups ``(n, ceil(k / size))``; ``tensor_scale`` ``(1,)``.
         ``weight`` in other layouts: uint8 as :class:`ReorderMixedDtypeWeightDescriptor` writes it,
         ``(k, n)``, of int4 ``(k, n / 2)``, n and k multiples of 64; as
         :class:`PackWeight4BitDescriptor` writes it.
@@ -66,11 +70,14 @@ class LinearMixedDescriptor(Descriptor):
         input_shape: Shape of ``input``.
         weight_shape: Logical shape of ``weight``.
         input_dtype: Element type of ``input``.
-        code_dtype: Type of the codes: INT8 or INT4.
+        code_dtype: Type of the codes: INT8, UINT8, INT4, FLOAT8_E4M3FN or FLOAT8_E5M2.
         weight_dtype: Element type of the dequantized weight. Default: that of ``input``.
         output_dtype: Element type of ``output``. Default: that of ``input``.
         weight_scope: ``channel(0)``, or ``group(size)`` along k, of which the last may be shorter.
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each group.
+        scale_dtype: Element type of ``weight_scale``; with FLOAT8_E4M3FN there is a
+            ``tensor_scale``.
+        zero_point_dtype: Element type of ``weight_zero_point``.
         nibble_order: INT4 only: which nibble has the first of two codes; for ROW_MAJOR alone.
         weight_layout: How the codes lie: ROW_MAJOR, REORDERED or PACKED.
         accumulation: The order of sums: GROUPS_SM90, TENSOR_SM90 or LANES. Default: LANES unless
@@ -82,10 +89,11 @@ class LinearMixedDescriptor(Descriptor):
 
     Raises:
         DescriptorError: Shapes that do not fit together, another dtype or scope, zero points of
-            channels, an accumulation that the types or groups do not have.
+            channels or of floats, an accumulation that the types or groups do not have.
 
     Source:
-        CUTLASS's mixed-dtype GEMMs; torch ``_weight_int8pack_mm`` and torchao's weight-only int8.
+        CUTLASS's mixed-dtype GEMMs; torch ``_weight_int8pack_mm`` and torchao's weight-only int8;
+        OCP Microscaling Formats v1.0 (MXFP8).
     """
 
     operator: ClassVar[str] = "linear_mixed"
@@ -98,6 +106,8 @@ class LinearMixedDescriptor(Descriptor):
     output_dtype: DTypeField = None
     weight_scope: Scope = Scope.channel(0)
     weight_mode: Mode = Mode.SYMMETRIC
+    scale_dtype: DTypeField = "float32"
+    zero_point_dtype: DTypeField = "int32"
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     weight_layout: WeightLayout = WeightLayout.ROW_MAJOR
     accumulation: EnumerationField = None
@@ -117,6 +127,7 @@ class LinearMixedArgs:
         weight_zero_point: The zero points of the groups; None unless ``weight_mode`` is asymmetric.
         bias: What is added to each column; None without ``bias_dtype``.
         residual: What is added to each output; None without ``residual_dtype``.
+        tensor_scale: What scales are multiplied by; None unless they are float8_e4m3fn.
     """
 
     input: Tensor
@@ -126,6 +137,7 @@ class LinearMixedArgs:
     weight_zero_point: Tensor | None = None
     bias: Tensor | None = None
     residual: Tensor | None = None
+    tensor_scale: Tensor | None = None
 
 
 class LinearMixedPlan(Plan):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/operands.h"
 #include "core/scope.h"
 #include "ops/affine/checks.h"
 #include "ops/linear/checks.h"
@@ -27,6 +28,44 @@ Fault coded_dtypes(Fields& f, std::span<const DType> codes) {
   if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kSumOutputs); !fault.ok())
     return fault;
   return checks::addends(f.bias_dtype, f.residual_dtype);
+}
+
+// Whether codes are floats, which have no zero points.
+constexpr bool are_floats(DType codes) { return codes == DType::Float4E2M1FN || is_fp8(codes); }
+
+inline constexpr DType kGroupScales[] = {DType::Float32, DType::BFloat16, DType::Float16,
+                                         DType::Float8E8M0FNU, DType::Float8E4M3FN};
+inline constexpr DType kZeroPoints[] = {DType::Int32, DType::Int8, DType::UInt8};
+
+// Checks the types of scales and of zero points. Scales of a byte are those of groups.
+template <class Fields>
+Fault coded_parameters(const Fields& f) {
+  if (Fault fault = checks::dtype("scale_dtype", f.scale_dtype, kGroupScales); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("zero_point_dtype", f.zero_point_dtype, kZeroPoints); !fault.ok())
+    return fault;
+  const std::string codes(name_of(f.code_dtype)), scales(name_of(f.scale_dtype));
+  if (is_fp8(f.scale_dtype) && f.weight_scope.kind != ScopeKind::Group)
+    return {"scale_dtype", scales + " is for groups; expected float32, bfloat16 or float16"};
+  const bool shifted = f.weight_mode == Mode::Asymmetric;
+  if (shifted && are_floats(f.code_dtype))
+    return {"weight_mode", codes + " codes have no zero point; use Mode.SYMMETRIC"};
+  if (!shifted && f.zero_point_dtype != DType::Int32)
+    return {"zero_point_dtype", "goes with Mode.ASYMMETRIC; leave it out"};
+  return {};
+}
+
+// The operands of these.
+constexpr OperandLine scale_line(const Rule& presence = true) {
+  return {"weight_scale", Role::Input, "scale_dtype",
+          parameter_shape("weight_shape", "weight_scope"), presence};
+}
+constexpr OperandLine zero_point_line() {
+  return {"weight_zero_point", Role::Input, "zero_point_dtype",
+          parameter_shape("weight_shape", "weight_scope"), is("weight_mode", Mode::Asymmetric)};
+}
+constexpr OperandLine tensor_scale_line() {
+  return {"tensor_scale", Role::Input, DType::Float32, 1, is("scale_dtype", DType::Float8E4M3FN)};
 }
 
 // Whether GroupsSm90 scales sums of these many terms: they are whole steps of a tensor core, and
@@ -85,6 +124,8 @@ template <class Fields>
 Fault coded_layout(const Fields& f, NibbleOrder usual) {
   if (f.weight_layout == WeightLayout::RowMajor) return {};
   const std::string name(name_of(f.weight_layout));
+  if (are_floats(f.code_dtype))
+    return {"weight_layout", name + " is for integers, got " + std::string(name_of(f.code_dtype))};
   if (f.nibble_order != usual)
     return {"nibble_order", "weight_layout " + name + " has an order of its own; leave it out"};
   if (f.weight_layout == WeightLayout::Packed) {
@@ -120,12 +161,14 @@ CodeKind kind_of_layer(const Fields& f) {
   CodeKind kind;
   kind.dtype = f.code_dtype;
   kind.values = f.weight_dtype;
+  kind.has_codebook = f.code_dtype == DType::Float4E2M1FN;
   kind.has_zero_points = f.weight_mode == Mode::Asymmetric;
+  kind.has_words = f.scale_dtype == DType::Float32 && f.zero_point_dtype == DType::Int32;
   std::int64_t segment = f.weight_scope.kind == ScopeKind::Group ? f.weight_scope.size : 0;
   if constexpr (requires { f.block_size; })
     if (f.has_blocks()) {
-      kind.has_blocks = true;
-      kind.has_nested = f.nested_block_size > 0;
+      kind.has_codebook = true;
+      kind.has_words = f.nested_block_size == 0;
       segment = f.block_size;
     }
   constexpr std::int64_t kMost = math::kMostRunTerms;
@@ -133,7 +176,7 @@ CodeKind kind_of_layer(const Fields& f) {
   return kind;
 }
 
-// The codes of an operand, without codebook, statistics, scales and zero points.
+// The codes of an operand, without scales and zero points.
 template <class Fields>
 WeightCodes stored_codes(const Fields& f, const OperandView& weight) {
   WeightCodes codes;
@@ -146,6 +189,7 @@ WeightCodes stored_codes(const Fields& f, const OperandView& weight) {
   codes.row_stride = weight.strides[0] * (pairs ? 2 : 1);
   codes.rows = f.weight_shape[0];
   codes.terms = f.weight_shape[1];
+  if (f.code_dtype == DType::Float4E2M1FN) codes.codebook = kE2M1Values.data();
   return codes;
 }
 
@@ -156,22 +200,30 @@ bool has_scales_of_columns(const Fields& f) {
   return f.weight_scope.kind == ScopeKind::Channel && f.accumulation != Accumulation::GroupsSm90;
 }
 
+// Where an operator has the operands of scales.
+struct ScaleOperands {
+  const OperandView &scale, &zero_point, &tensor_scale;
+};
+
 // The same with the scales and zero points of groups.
 template <class Fields>
-WeightCodes integer_codes(const Fields& f, const OperandView& weight, const OperandView& scale,
-                          const OperandView& zero_point) {
+WeightCodes grouped_codes(const Fields& f, const OperandView& weight, const ScaleOperands& given) {
   WeightCodes codes = stored_codes(f, weight);
   if (has_scales_of_columns(f)) return codes;
+  const bool groups = f.weight_scope.kind == ScopeKind::Group;
   // A channel's group has room for every term, and is whole runs.
   codes.segment_size =
-      f.weight_scope.kind == ScopeKind::Group
-          ? f.weight_scope.size
-          : math::kSpans * math::span_terms(std::max<std::int64_t>(1, codes.terms));
-  codes.scale = static_cast<const float*>(scale.data);
-  codes.scale_row = f.weight_scope.kind == ScopeKind::Group ? scale.strides[0] : 1;
+      groups ? f.weight_scope.size
+             : math::kSpans * math::span_terms(std::max<std::int64_t>(1, codes.terms));
+  codes.scales.stored.absmax = given.scale.data;
+  codes.scales.stored.dtype = f.scale_dtype;
+  codes.scales.pitch = groups ? given.scale.strides[0] : 1;
+  if (f.scale_dtype == DType::Float8E4M3FN)
+    codes.scales.tensor_scale = static_cast<const float*>(given.tensor_scale.data);
   if (f.weight_mode == Mode::Asymmetric) {
-    codes.zero_point = static_cast<const std::int32_t*>(zero_point.data);
-    codes.zero_point_row = zero_point.strides[0];
+    codes.zero_point = given.zero_point.data;
+    codes.zero_point_dtype = f.zero_point_dtype;
+    codes.zero_point_row = given.zero_point.strides[0];
   }
   return codes;
 }

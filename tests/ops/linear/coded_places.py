@@ -68,6 +68,19 @@ RUNS: tuple[tuple[Extents, Extents], ...] = (
 RUN_TYPES = ("bfloat16", "float16")
 RUN_GROUPS = (16, 32, 64, 128, 256, 384, 2048)
 RUN_BLOCKS = (32, 64, 128, 256, 384, 1024)
+# Types of scales, and of zero points where codes have them.
+SCALES = ("bfloat16", "float16", "float8_e8m0fnu", "float8_e4m3fn", "float32")
+ZERO_POINTS = ("uint8", "int8", "int32")
+# Places of codes and scales that are not integers under float32: whole rows of vectors and not.
+TYPED: tuple[tuple[Extents, Extents], ...] = (
+    ((), (5, 40, 512)),
+    ((), (1, 37, 1184)),
+    ((2,), (4, 33, 96)),
+    ((), (3, 20, 130)),
+    ((), (18, 70, 1024)),
+    ((), (2, 64, 2080)),
+)
+TYPED_ORDERS = ("groups_sm90", "groups_sm90", "tensor_sm90", "lanes")
 EMPTY_RUNS: tuple[tuple[Extents, Extents], ...] = (
     ((), (0, 5, 7)),
     ((), (5, 0, 64)),

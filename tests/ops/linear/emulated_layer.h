@@ -16,9 +16,10 @@ using namespace planq::linear;
 struct Layer {
   std::int64_t m, n, k, row_stride, segment_size, nested_block_size, scale_row, multiprocessors;
   const char *input_dtype, *code_dtype, *weight_dtype, *output_dtype, *bias_dtype, *residual_dtype;
+  const char *scale_dtype, *zero_point_dtype;
   const char *nibble_order, *weight_layout, *accumulation, *codebook;
   const void *input, *weight, *absmax, *given_codebook, *nested_absmax, *nested_offset,
-      *nested_codebook, *group_scale, *zero_point, *channel_scale, *bias, *residual;
+      *nested_codebook, *group_scale, *zero_point, *channel_scale, *tensor_scale, *bias, *residual;
   void* output;
 };
 
@@ -46,12 +47,19 @@ inline WeightCodes codes_of(const Layer& layer) {
     codes.codebook = static_cast<const float*>(layer.given_codebook);
   else if (layer.codebook)
     codes.codebook = math::nibble_table(named<Codebook>(layer.codebook)).value;
-  codes.statistics = {
-      layer.absmax,        DType::Float32,      layer.nested_block_size,
-      layer.nested_absmax, layer.nested_offset, static_cast<const float*>(layer.nested_codebook)};
-  codes.scale = static_cast<const float*>(layer.group_scale);
-  codes.zero_point = static_cast<const std::int32_t*>(layer.zero_point);
-  codes.scale_row = codes.zero_point_row = layer.scale_row;
+  else if (codes.dtype == DType::Float4E2M1FN)
+    codes.codebook = kE2M1Values.data();
+  codes.has_blocks = layer.absmax != nullptr;
+  codes.scales.stored = {codes.has_blocks ? layer.absmax : layer.group_scale,
+                         named<DType>(layer.scale_dtype),
+                         layer.nested_block_size,
+                         layer.nested_absmax,
+                         layer.nested_offset,
+                         static_cast<const float*>(layer.nested_codebook)};
+  codes.scales.tensor_scale = static_cast<const float*>(layer.tensor_scale);
+  codes.zero_point = layer.zero_point;
+  codes.zero_point_dtype = named<DType>(layer.zero_point_dtype);
+  codes.scales.pitch = codes.zero_point_row = layer.scale_row;
   return codes;
 }
 
@@ -68,6 +76,7 @@ inline Gemm gemm_of(const Layer& layer, const WeightCodes& codes) {
   gemm.output_dtype = named<DType>(layer.output_dtype);
   Epilogue& e = gemm.epilogue;
   e.weight_scale = layer.channel_scale;
+  if (e.weight_scale) e.scale_dtype = named<DType>(layer.scale_dtype);
   e.weight_step = 1;
   e.bias = layer.bias;
   if (e.bias) e.bias_dtype = named<DType>(layer.bias_dtype);

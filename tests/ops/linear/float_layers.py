@@ -11,6 +11,7 @@ import numpy as np
 
 import planq
 from ops.affine import inputs as affine_inputs
+from ops.affine import microscaling
 from ops.affine.dequantize.reference import DequantizeProblem
 from ops.linear.float_sums import ORDERS, SLICE, groups_sm90
 from ops.linear.products import ProductTests, named
@@ -19,6 +20,7 @@ from ops.packing.reorder_mixed_dtype_weight.reference import Problem as ReorderP
 from ops.packing.reorder_mixed_dtype_weight.reference import reorder
 from ops.packing.reorder_mixed_dtype_weight.reference import restore as restore_order
 from reference.formats import (
+    FLOATS,
     STORAGE,
     Array,
     Arrays,
@@ -26,7 +28,7 @@ from reference.formats import (
     pack_nibbles,
     unpack_nibbles,
 )
-from reference.inputs import make
+from reference.inputs import hashed, make
 from support.from_reference import HOST_DEVICE, make_descriptor
 from support.promises import LARGEST_SUM, Sums
 from support.runner import Bench
@@ -201,6 +203,8 @@ class CodedLayer(FloatLayer):
     nibble_order: str
     weight_layout: str
     accumulation: str
+    scale_dtype: str
+    zero_point_dtype: str
 
     @property
     def values(self) -> str:
@@ -208,33 +212,60 @@ class CodedLayer(FloatLayer):
         return self.weight_dtype or self.input_dtype
 
     @property
+    def has_float_codes(self) -> bool:
+        """Whether codes are floats of 4 or 8 bits."""
+        return self.code_dtype.startswith("float")
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether a code is a byte."""
+        return self.code_dtype[-1] != "4" and self.code_dtype != "float4_e2m1fn"
+
+    @property
     def groups(self) -> DequantizeProblem:
-        """What gives the codes of groups back."""
+        """What gives the integers of groups back, and their zero points; float32 scales."""
         return DequantizeProblem(
             self.weight_shape,
             self.weight_scope,
-            input_dtype=self.code_dtype,
+            input_dtype="uint4" if self.has_float_codes else self.code_dtype,
             output_dtype=self.values,
             mode=self.weight_mode,
             nibble_order=self.nibble_order,
+            zero_point_dtype=self.zero_point_dtype,
         )
 
     def weights(self, kind: str, seed: int) -> Arrays:
         """Codes, scales and zero points."""
         made = affine_inputs.make(self.groups, "any", PARAMETERS[kind], seed)
         names = {"input": "weight", "scale": "weight_scale", "zero_point": "weight_zero_point"}
-        return {names[name]: value for name, value in made.items()}
+        given = {names[name]: value for name, value in made.items()}
+        if self.code_dtype in FLOATS:
+            given["weight"] = make(FACTORS[kind], self.weight_shape, self.code_dtype, seed)
+        if self.scale_dtype != "float32":
+            given |= self.narrow_scales(kind, given["weight_scale"].shape, seed)
+        return given
+
+    def narrow_scales(self, kind: str, shape: tuple[int, ...], seed: int) -> Arrays:
+        """Scales of another type than float32; e4m3 has one of the tensor, too."""
+        words = hashed(seed + 77, math.prod(shape))
+        if self.scale_dtype == "float8_e8m0fnu":
+            return {"weight_scale": affine_inputs.powers(PARAMETERS[kind], words).reshape(shape)}
+        made = affine_inputs.scales(PARAMETERS[kind], words, FLOATS[self.scale_dtype])
+        given = {"weight_scale": made.reshape(shape)}
+        if self.scale_dtype == "float8_e4m3fn":
+            given["tensor_scale"] = make("normal", (1,), "float32", seed)
+        return given
 
     def codes(self, plain: Array) -> Array:
         """Row-major codes as (n, k), a byte each."""
-        if self.code_dtype == "int8":
+        if self.has_bytes:
             return plain.view(np.uint8)
         return unpack_nibbles(plain, self.terms, self.nibble_order)
 
     def plain(self, codes: Array) -> Array:
         """The other way."""
-        if self.code_dtype == "int8":
-            return codes.view(np.int8)
+        if self.has_bytes:
+            return codes.view(STORAGE[self.code_dtype])
         return pack_nibbles(codes, self.nibble_order)
 
     def laid_out(self, plain: Array) -> Array:
@@ -242,7 +273,7 @@ class CodedLayer(FloatLayer):
         if self.weight_layout == "row_major":
             return plain
         codes = self.codes(plain)
-        matrix = codes if self.code_dtype == "int8" else pack_nibbles(codes, "low_first")
+        matrix = codes if self.has_bytes else pack_nibbles(codes, "low_first")
         if self.weight_layout == "packed":
             return pack(PackProblem(self.weight_shape, self.code_dtype), matrix)
         n, k = self.weight_shape
@@ -258,7 +289,7 @@ class CodedLayer(FloatLayer):
         else:
             problem = ReorderProblem((k, n), self.code_dtype, transpose=True, inverse=True)
             matrix = restore_order(problem, stored)
-        if self.code_dtype == "int8":
+        if self.has_bytes:
             return self.plain(matrix.view(np.uint8))
         return self.plain(unpack_nibbles(matrix, k, "low_first"))
 
@@ -272,9 +303,31 @@ class CodedLayer(FloatLayer):
             **addends(self, kind, seed + 2000),
         }
 
+    def code_values(self, weight: Array) -> Array:
+        """What row-major codes stand for, (n, k)."""
+        if self.code_dtype == "float4_e2m1fn":
+            return microscaling.code_values(self.codes(weight), self.code_dtype)
+        if self.has_float_codes:
+            return weight.astype(np.float32)
+        return self.groups.logical(self.groups.inputs["input"], weight)
+
+    def scale_values(self, given: Arrays) -> Array:
+        """The scales in float32."""
+        conventions = {"float8_e8m0fnu": "mx", "float8_e4m3fn": "nvfp4"}
+        if self.scale_dtype not in conventions:
+            return given["weight_scale"].astype(np.float32)
+        factor = given["tensor_scale"][0] if "tensor_scale" in given else np.float32(1)
+        convention = conventions[self.scale_dtype]
+        return microscaling.scale_values(given["weight_scale"], convention, factor)
+
+    @np.errstate(all="ignore")
     def numbers(self, given: Arrays) -> Array:
         """w, as the other operator's reference writes it."""
-        stored = {"input": given["weight"], "scale": given["weight_scale"]}
+        scale = self.scale_values(given)
+        if self.has_float_codes:
+            each = np.repeat(scale, self.segment, axis=1)[:, : self.terms]
+            return narrowed(each * self.code_values(given["weight"]), self.values)
+        stored = {"input": given["weight"], "scale": scale}
         if "weight_zero_point" in given:
             stored["zero_point"] = given["weight_zero_point"]
         return self.groups.expected(stored)["output"]
@@ -291,12 +344,12 @@ class CodedLayer(FloatLayer):
 
     def unscaled(self, given: Arrays) -> tuple[Array, Array]:
         """v (n, k) in T, and the scales (n, groups): codes less zero points that have bounds."""
-        codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
+        codes = self.code_values(given["weight"])
         if "weight_zero_point" in given:
-            bounds = (-128, 255) if self.code_dtype == "int8" else (-120, 120)
+            bounds = (-128, 255) if self.has_bytes else (-120, 120)
             shifts = np.clip(given["weight_zero_point"].astype(np.int64), *bounds)
             codes = codes - np.repeat(shifts, self.segment, axis=1)[:, : self.terms]
-        scale = given["weight_scale"]
+        scale = self.scale_values(given)
         scale = scale if scale.ndim == 2 else scale[:, None]
         return narrowed(codes.astype(np.float32), self.values), scale
 

@@ -76,9 +76,9 @@ void read_codes(Given& given) {
   given.weight = read_array<std::uint8_t>(eight ? count : (count + 1) / 2);
   codes.data = given.weight.get();
   given.scales = read_array<float>(p.n * groups);
-  (blocks ? codes.statistics.absmax : reinterpret_cast<const void*&>(codes.scale)) =
-      given.scales.get();
-  codes.scale_row = codes.zero_point_row = groups;
+  codes.has_blocks = blocks;
+  codes.scales.stored.absmax = given.scales.get();
+  codes.scales.pitch = codes.zero_point_row = groups;
   if (head[2] != 0) {
     given.zero_points = read_array<std::int32_t>(p.n * groups);
     codes.zero_point = given.zero_points.get();

@@ -24,7 +24,7 @@ EXTENTS = (
     "multiprocessors",
 )
 DTYPES = ("input_dtype", "code_dtype", "weight_dtype", "output_dtype")
-OPTIONAL = ("bias_dtype", "residual_dtype")
+OPTIONAL = ("bias_dtype", "residual_dtype", "scale_dtype", "zero_point_dtype")
 CHOICES = ("nibble_order", "weight_layout", "accumulation", "codebook")
 TENSORS = (
     *("input", "weight", "absmax", "given_codebook", "nested_absmax", "nested_offset"),
@@ -33,6 +33,7 @@ TENSORS = (
         "group_scale",
         "zero_point",
         "channel_scale",
+        "tensor_scale",
         "bias",
         "residual",
         "output",
@@ -64,7 +65,7 @@ def row_stride(problem: Any, weight: Array) -> int:
         return int(weight.shape[1])
     if isinstance(problem, FourBitProblem) and problem.block_size:
         return int(problem.weight_shape[1])
-    return int(weight.shape[1]) * (1 if problem.code_dtype == "int8" else 2)
+    return int(weight.shape[1]) * (1 if problem.has_bytes else 2)
 
 
 def tensors_of(problem: Any, given: Arrays) -> Arrays:
@@ -91,7 +92,7 @@ def layer_of(problem: Any, given: Arrays, tensors: Arrays) -> Layer:
         row_stride=row_stride(problem, given["weight"]),
         segment_size=blocks or group,
         nested_block_size=getattr(problem, "nested_block_size", None) or 0,
-        scale_row=-(-k // group) if group else 0,
+        scale_row=-(-k // (blocks or group)) if blocks or group else 0,
         multiprocessors=1,
         weight_dtype=problem.values.encode(),
         codebook=problem.codebook.encode() if blocks else None,

@@ -13,8 +13,10 @@ struct alignas(64) RunScales {
 inline void load_run_scales(const linear::WeightCodes& codes, const Block& b, std::int64_t term,
                             int runs, RunScales& scales) {
   for (std::int64_t c = 0; c < b.columns; ++c) {
-    const std::int64_t first = linear::scale_index(codes, b.column + c, term);
-    for (int i = 0; i < runs; ++i) scales.of_run[i][c] = linear::scale_of(codes, first + i);
+    const std::int64_t row = b.column + c;
+    const std::int64_t first =
+        linear::scale_index(codes, row, linear::segment_of(codes, row, term));
+    for (int i = 0; i < runs; ++i) scales.of_run[i][c] = codes.scales.at(first + i);
   }
 }
 

@@ -26,41 +26,49 @@ inline void round_numbers(DType dtype, float* numbers, std::int64_t count) {
   }
 }
 
-// Dequantizes integers of one group of a row; without scales, to themselves less the zero point.
+// The scale of a segment of a row, 1 where there are none, and its zero point.
+struct CodeStatistic {
+  float scale = 1;
+  std::int32_t zero_point = 0;
+};
+inline CodeStatistic statistic_of(const WeightCodes& codes, std::int64_t row,
+                                  std::int64_t segment) {
+  CodeStatistic own;
+  if (codes.scales.exist()) own.scale = codes.scales.at(linear::scale_index(codes, row, segment));
+  if (!codes.zero_point) return own;
+  own.zero_point = codes.stored_zero_point(row, segment);
+  if (!codes.scales.exist())
+    own.zero_point = linear::counted_zero_point(codes.dtype, own.zero_point);
+  return own;
+}
+
+// Dequantizes codes of 8 bits. Zero points of numbers that are not scaled are small.
 template <class Integer>
-void scale_integers(const WeightCodes& codes, std::int64_t row, std::int64_t group,
-                    const Integer* integers, std::int64_t count, float* to) {
-  if (!codes.scale) {
-    const std::int32_t less =
-        codes.zero_point ? linear::counted_zero_point(
-                               codes.dtype, codes.zero_point[row * codes.zero_point_row + group])
-                         : 0;
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(integers[i] - less);
-    return;
-  }
-  const float scale = codes.scale[row * codes.scale_row + group];
-  const std::int32_t zero_point =
-      codes.zero_point ? codes.zero_point[row * codes.zero_point_row + group] : 0;
+void scale_integers(const WeightCodes& codes, const Integer* integers, const CodeStatistic& own,
+                    std::int64_t count, float* to) {
+  if (codes.scales.exist())
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = math::dequantized<float>(integers[i], own.scale, own.zero_point);
+  else
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<float>(integers[i] - own.zero_point);
+}
+inline void scale_bytes(const WeightCodes& codes, const std::uint8_t* bytes,
+                        const CodeStatistic& own, std::int64_t count, float* to) {
+  if (codes.dtype == DType::Int8)
+    return scale_integers(codes, reinterpret_cast<const std::int8_t*>(bytes), own, count, to);
+  if (codes.dtype == DType::UInt8) return scale_integers(codes, bytes, own, count, to);
   for (std::int64_t i = 0; i < count; ++i)
-    to[i] = math::dequantized<float>(integers[i], scale, zero_point);
+    to[i] = own.scale * math::float8_value<float>(bytes[i], codes.dtype);
 }
 
 // The number that each 4-bit code of a segment stands for.
 inline void load_values(const WeightCodes& codes, std::int64_t row, std::int64_t segment,
                         float (&values)[16]) {
-  if (codes.has_blocks()) {
-    if (codes.statistics.absmax) {
-      const float absmax = codes.statistics.at<float>(segment);
-      for (int i = 0; i < 16; ++i) values[i] = codes.codebook[i] * absmax;
-    } else {
-      std::copy_n(codes.codebook, 16, values);
-    }
-  } else {
-    std::int32_t integers[16];
-    for (int i = 0; i < 16; ++i)
-      integers[i] = linear::integer_of(codes.dtype, static_cast<std::uint8_t>(i));
-    scale_integers(codes, row, segment, integers, 16, values);
-  }
+  const CodeStatistic own = statistic_of(codes, row, segment);
+  for (int i = 0; i < 16; ++i)
+    values[i] = own.scale * linear::number_of(codes, codes.codebook, static_cast<std::uint8_t>(i),
+                                              own.zero_point);
   round_numbers(codes.values, values, 16);
 }
 
@@ -146,7 +154,7 @@ inline WeightCodes line_of(const WeightCodes& codes, std::int64_t row, std::int6
 inline void decode_codes(const WeightCodes& line, std::int64_t code, std::int64_t row,
                          std::int64_t term, std::int64_t terms, float* to) {
   // The first term's place among the terms that segments divide: the whole weight's, or a row's.
-  const std::int64_t begin = line.has_blocks() ? row * line.terms + term : term;
+  const std::int64_t begin = line.has_blocks ? row * line.terms + term : term;
   for (std::int64_t done = 0; done < terms;) {
     const std::int64_t segment = line.segment_size ? (begin + done) / line.segment_size : 0;
     std::int64_t count = terms - done;
@@ -157,9 +165,8 @@ inline void decode_codes(const WeightCodes& line, std::int64_t code, std::int64_
       load_values(line, row, segment, values);
       look_up_nibbles(line, code + done, count, values, to + done);
     } else {
-      scale_integers(line, row, segment,
-                     reinterpret_cast<const std::int8_t*>(line.data) + code + done, count,
-                     to + done);
+      scale_bytes(line, line.data + code + done, statistic_of(line, row, segment), count,
+                  to + done);
       round_numbers(line.values, to + done, count);
     }
     done += count;

@@ -23,6 +23,8 @@ struct Fields {
   std::int64_t nested_block_size = 0;
   Scope weight_scope = {ScopeKind::Tensor};
   Mode weight_mode = Mode::Symmetric;
+  DType scale_dtype = DType::Float32;
+  DType zero_point_dtype = DType::Int32;
   NibbleOrder nibble_order = NibbleOrder::HighFirst;
   WeightLayout weight_layout = WeightLayout::RowMajor;
   Accumulation accumulation = Accumulation::Unset;
@@ -31,7 +33,7 @@ struct Fields {
 
   linear::OperandField input() const { return {input_shape, input_dtype}; }
   linear::OperandField weight() const { return {weight_shape, weight_dtype}; }
-  // Whether codes are those of a codebook, in flat blocks. Otherwise they are integers in groups.
+  // Whether codes are those of a codebook, in flat blocks. Otherwise they are numbers in groups.
   bool has_blocks() const { return block_size > 0; }
 };
 
@@ -47,6 +49,8 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, nested_block_size).count(),
     PLANQ_FIELD(Fields, weight_scope),
     PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, scale_dtype).from("weight_scale.dtype"),
+    PLANQ_FIELD(Fields, zero_point_dtype).from("weight_zero_point.dtype"),
     PLANQ_FIELD(Fields, nibble_order),
     PLANQ_FIELD(Fields, weight_layout),
     PLANQ_FIELD(Fields, accumulation),
@@ -67,7 +71,8 @@ enum Operand : int {
   kWeightScale,
   kWeightZeroPoint,
   kBias,
-  kResidual
+  kResidual,
+  kTensorScale
 };
 inline constexpr auto kOperands = operands(
     kFields,
@@ -83,12 +88,11 @@ inline constexpr auto kOperands = operands(
       is_set("nested_block_size")},
      {"nested_offset", Role::Input, DType::Float32, 1, is_set("nested_block_size")},
      {"nested_codebook", Role::Input, DType::Float32, kNestedEntries, is_set("nested_block_size")},
-     {"weight_scale", Role::Input, DType::Float32, parameter_shape("weight_shape", "weight_scope"),
-      !is_set("block_size")},
-     {"weight_zero_point", Role::Input, DType::Int32,
-      parameter_shape("weight_shape", "weight_scope"), is("weight_mode", Mode::Asymmetric)},
+     linear::scale_line(!is_set("block_size")),
+     linear::zero_point_line(),
      linear::bias_line(),
-     linear::residual_line()});
+     linear::residual_line(),
+     linear::tensor_scale_line()});
 
 // The operator as its kernels see it: see tables/float_kernels.h. A gemm points to its codes.
 struct Layer {
@@ -101,16 +105,19 @@ struct Layer {
     const Fields& f = call.fields<Fields>();
     const Operands& operands = call.operands;
     if (!f.has_blocks())
-      return linear::integer_codes(f, operands[kWeight], operands[kWeightScale],
-                                   operands[kWeightZeroPoint]);
+      return linear::grouped_codes(
+          f, operands[kWeight],
+          {operands[kWeightScale], operands[kWeightZeroPoint], operands[kTensorScale]});
     linear::WeightCodes codes = linear::stored_codes(f, operands[kWeight]);
     // The operand of flat codes has one axis, and no stride of rows.
     if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = f.weight_shape[1];
     codes.segment_size = f.block_size;
+    codes.has_blocks = true;
     codes.codebook_is_operand = f.codebook == Codebook::Given;
     codes.codebook = codes.codebook_is_operand ? static_cast<const float*>(operands[kCodebook].data)
                                                : math::nibble_table(f.codebook).value;
-    codes.statistics = {
+    codes.scales.pitch = f.weight_shape[1] / f.block_size;
+    codes.scales.stored = {
         operands[kAbsmax].data,       DType::Float32,
         f.nested_block_size,          operands[kNestedAbsmax].data,
         operands[kNestedOffset].data, static_cast<const float*>(operands[kNestedCodebook].data)};

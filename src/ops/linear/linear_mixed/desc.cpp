@@ -6,7 +6,8 @@ namespace planq::linear_mixed {
 
 namespace {
 
-constexpr DType kCodes[] = {DType::Int8, DType::Int4};
+constexpr DType kCodes[] = {DType::Int8, DType::UInt8, DType::Int4, DType::Float8E4M3FN,
+                            DType::Float8E5M2};
 
 // weight_scope: channel(0), or groups along the last axis.
 Fault resolve_scope(Fields& f) {
@@ -26,6 +27,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = linear::coded_shapes(f); !fault.ok()) return fault;
   if (Fault fault = linear::coded_layout(f, NibbleOrder::LowFirst); !fault.ok()) return fault;
   if (Fault fault = resolve_scope(f); !fault.ok()) return fault;
+  if (Fault fault = linear::coded_parameters(f); !fault.ok()) return fault;
   return linear::coded_accumulation(f);
 }
 

@@ -1,7 +1,7 @@
-// linear_mixed: a linear layer of floating activations and integer weights. Scales are either those
-// of channels, which the epilogue multiplies sums with, or those of groups: then weights are
-// dequantized as dequantize does it. In the order GroupsSm90 a channel is one group, and scales
-// meet the sums of their groups.
+// linear_mixed: a linear layer of floating activations and weights that are integers, or floats of
+// 8 bits. Scales are either those of channels, which the epilogue multiplies sums with, or those of
+// groups: then weights are dequantized as dequantize does it. In the order GroupsSm90 a channel is
+// one group, and scales meet the sums of their groups.
 #pragma once
 
 #include "core/registry.h"
@@ -20,6 +20,8 @@ struct Fields {
   DType output_dtype = DType::Unset;
   Scope weight_scope = {ScopeKind::Channel};
   Mode weight_mode = Mode::Symmetric;
+  DType scale_dtype = DType::Float32;
+  DType zero_point_dtype = DType::Int32;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
   WeightLayout weight_layout = WeightLayout::RowMajor;
   Accumulation accumulation = Accumulation::Unset;
@@ -39,6 +41,8 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, output_dtype),
     PLANQ_FIELD(Fields, weight_scope),
     PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, scale_dtype).from("weight_scale.dtype"),
+    PLANQ_FIELD(Fields, zero_point_dtype).from("weight_zero_point.dtype"),
     PLANQ_FIELD(Fields, nibble_order),
     PLANQ_FIELD(Fields, weight_layout),
     PLANQ_FIELD(Fields, accumulation),
@@ -47,17 +51,25 @@ inline constexpr Field kFields[] = {
 };
 
 // Positions in Operands.
-enum Operand : int { kInput, kWeight, kOutput, kWeightScale, kWeightZeroPoint, kBias, kResidual };
-inline constexpr auto kOperands = operands(
-    kFields,
-    {{"input", Role::Input, "input_dtype", "input_shape"},
-     linear::coded_weight(packed_shape("weight_shape", "code_dtype")),
-     {"output", Role::Output, "output_dtype", linear::layer_output()},
-     {"weight_scale", Role::Input, DType::Float32, parameter_shape("weight_shape", "weight_scope")},
-     {"weight_zero_point", Role::Input, DType::Int32,
-      parameter_shape("weight_shape", "weight_scope"), is("weight_mode", Mode::Asymmetric)},
-     linear::bias_line(),
-     linear::residual_line()});
+enum Operand : int {
+  kInput,
+  kWeight,
+  kOutput,
+  kWeightScale,
+  kWeightZeroPoint,
+  kBias,
+  kResidual,
+  kTensorScale
+};
+inline constexpr auto kOperands =
+    operands(kFields, {{"input", Role::Input, "input_dtype", "input_shape"},
+                       linear::coded_weight(packed_shape("weight_shape", "code_dtype")),
+                       {"output", Role::Output, "output_dtype", linear::layer_output()},
+                       linear::scale_line(),
+                       linear::zero_point_line(),
+                       linear::bias_line(),
+                       linear::residual_line(),
+                       linear::tensor_scale_line()});
 
 // The operator as its kernels see it: see tables/float_kernels.h. A gemm points to its codes.
 struct Layer {
@@ -68,8 +80,9 @@ struct Layer {
 
   static linear::WeightCodes codes_of(const Call& call) {
     const Operands& operands = call.operands;
-    return linear::integer_codes(call.fields<Fields>(), operands[kWeight], operands[kWeightScale],
-                                 operands[kWeightZeroPoint]);
+    return linear::grouped_codes(
+        call.fields<Fields>(), operands[kWeight],
+        {operands[kWeightScale], operands[kWeightZeroPoint], operands[kTensorScale]});
   }
   static linear::Gemm gemm_of(const Call& call, const linear::WeightCodes& codes) {
     const Fields& f = call.fields<Fields>();

@@ -1,6 +1,7 @@
 // Gemms with weights that are codes, on any GPU: the SIMT kernels, which dequantize one code at a
 // time; the kernel that dequantizes rows to memory; and gemms of such rows (panels) on the tensor
 // cores of sm_80.
+#include "ops/linear/simt/coded_rows.cuh"
 #include "ops/linear/simt/gemm.cuh"
 #include "ops/linear/simt/weight_only_few_rows.cuh"
 #include "ops/linear/weight_only/panels.cuh"
@@ -11,33 +12,6 @@ namespace {
 // --- Gemms, an output at a time ------------------------------------------------------------------
 
 struct WeightOnlyArgs : FloatArgs, CodesArgs {};
-
-// A row of the numbers that codes stand for, with their scales or without.
-template <bool kScaled>
-class RowOfCodes {
- public:
-  int smallest;
-
-  __device__ RowOfCodes(const CodesArgs& args, std::int64_t row)
-      : smallest(args.codes.values == DType::Float16 ? kSmallestOfHalf : kSmallestOfBfloat16),
-        args_(&args),
-        row_(row) {}
-
-  __device__ float operator[](std::int64_t index) const {
-    const std::int64_t term = first_ + index;
-    return kScaled ? number_at(args_->codes, args_->codebook(), row_, term)
-                   : unscaled_at(args_->codes, args_->codebook(), row_, term);
-  }
-  __device__ RowOfCodes from(std::int64_t index) const {
-    RowOfCodes row = *this;
-    row.first_ += index;
-    return row;
-  }
-
- private:
-  const CodesArgs* args_;
-  std::int64_t row_, first_ = 0;
-};
 
 template <class T>
 struct WeightOnlyOperands {
@@ -54,15 +28,6 @@ struct WeightOnlyOperands {
 // --- Accumulation::GroupsSm90, an output a thread ------------------------------------------------
 
 template <class T>
-__device__ float run_sum(const WeightOnlyArgs& args, const OutputPlace& place) {
-  const std::int64_t column = place.column;
-  const auto scale_of = [&](std::int64_t term) { return scale_at(args.codes, column, term); };
-  return math::grouped_sum<math::TensorCore16>(NumberRow<T>(place.gemm.input, place.row),
-                                               RowOfCodes<false>(args, column), place.gemm.k,
-                                               run_terms(args.codes), scale_of);
-}
-
-template <class T>
 __global__ void __launch_bounds__(kFloatThreads)
     compute_run_sums(const __grid_constant__ WeightOnlyArgs args) {
   const std::int64_t step = std::int64_t{gridDim.x} * kFloatThreads;
@@ -70,7 +35,8 @@ __global__ void __launch_bounds__(kFloatThreads)
   for (std::int64_t i = std::int64_t{blockIdx.x} * kFloatThreads + threadIdx.x; i < args.outputs;
        i += step) {
     const OutputPlace place(args.gemm, i);
-    finish_output(place, run_sum<T>(args, place));
+    finish_output(place, run_sum<T>(args, args.gemm.k, NumberRow<T>(place.gemm.input, place.row),
+                                    place.column));
   }
 }
 
@@ -88,11 +54,10 @@ struct NumbersArgs : CodesArgs {
   std::int64_t row_segments;
 };
 
-// The number of the segment that holds a vector. Blocks are numbered through all rows, groups from
-// the beginning of their row.
-__device__ __forceinline__ std::int64_t segment_of(const NumbersArgs& args, std::int64_t row,
-                                                   std::int64_t term) {
-  const std::int64_t before = args.codes.has_blocks() ? row : 0;
+// segment_of() of a vector, by fast division.
+__device__ __forceinline__ std::int64_t vector_segment(const NumbersArgs& args, std::int64_t row,
+                                                       std::int64_t term) {
+  const std::int64_t before = args.codes.has_blocks ? row : 0;
   if (args.by_row)
     return before * args.row_segments +
            args.segments.quotient(static_cast<std::uint32_t>(term / kVector));
@@ -109,14 +74,12 @@ __device__ __forceinline__ VectorStatistic statistic_of(const NumbersArgs& args,
                                                         std::int64_t term) {
   const WeightCodes& codes = args.codes;
   VectorStatistic own;
-  if (codes.has_blocks()) {
-    if constexpr (kScaled) own.scale = codes.statistics.at<float>(segment_of(args, row, term));
-  } else if (kScaled ? codes.scale != nullptr : codes.zero_point != nullptr) {
-    const std::int64_t group = segment_of(args, row, term);
-    if constexpr (kScaled) own.scale = codes.scale[row * codes.scale_row + group];
-    if (codes.zero_point) own.zero_point = codes.zero_point[row * codes.zero_point_row + group];
-    if constexpr (!kScaled) own.zero_point = counted_zero_point(codes.dtype, own.zero_point);
-  }
+  if (!(kScaled && codes.scales.exist()) && !codes.zero_point) return own;
+  const std::int64_t segment = vector_segment(args, row, term);
+  if (kScaled && codes.scales.exist())
+    own.scale = codes.scales.at(scale_index(codes, row, segment));
+  if (codes.zero_point) own.zero_point = codes.stored_zero_point(row, segment);
+  if constexpr (!kScaled) own.zero_point = counted_zero_point(codes.dtype, own.zero_point);
   return own;
 }
 
@@ -137,12 +100,8 @@ __device__ __forceinline__ void load_vector(const NumbersArgs& args, const float
   for (int i = 0; i < kVector; ++i) {
     const std::uint32_t bits =
         kBits == 4 ? halves[0] >> (i ^ swapped) * 4 & 15 : halves[i / 4] >> i % 4 * 8 & 255;
-    const auto code = static_cast<std::uint8_t>(bits);
-    if (kBits == 4 && codes.has_blocks())
-      numbers[i] = kScaled ? values[code] * own.scale : values[code];
-    else
-      numbers[i] =
-          math::dequantized<float>(integer_of(codes.dtype, code), own.scale, own.zero_point);
+    const float number = number_of(codes, values, static_cast<std::uint8_t>(bits), own.zero_point);
+    numbers[i] = kScaled ? own.scale * number : number;
   }
 }
 
@@ -180,7 +139,7 @@ __global__ void __launch_bounds__(kFloatThreads)
   // A copy in shared memory: lanes look up different codes, and constant memory would serve these
   // one after another.
   __shared__ float values[16];
-  if (args.codes.has_blocks()) {
+  if (args.codes.has_codebook()) {
     if (threadIdx.x < 16) values[threadIdx.x] = args.codebook()[threadIdx.x];
     __syncthreads();
   }

@@ -51,15 +51,12 @@ class Columns {
   __device__ __forceinline__ CodeScale scale(int i, std::int64_t term) const {
     const WeightCodes& codes = args_.codes;
     CodeScale own;
-    if (codes.has_blocks()) {
-      const auto run = static_cast<std::uint32_t>((column(i) * codes.terms + term) / kTerms);
-      own.scale = codes.statistics.at<float>(args_.runs.quotient(run));
-    } else if (codes.scale) {
-      const std::int64_t group = args_.runs.quotient(static_cast<std::uint32_t>(term / kTerms));
-      own.scale = codes.scale[column(i) * codes.scale_row + group];
-      if constexpr (kShifted)
-        own.shift_by(codes.zero_point[column(i) * codes.zero_point_row + group]);
-    }
+    if (!codes.scales.exist()) return own;
+    const std::int64_t first = codes.has_blocks ? column(i) * codes.terms : 0;
+    const std::int64_t segment =
+        args_.runs.quotient(static_cast<std::uint32_t>((first + term) / kTerms));
+    own.scale = codes.scales.at(scale_index(codes, column(i), segment));
+    if constexpr (kShifted) own.shift_by(codes.stored_zero_point(column(i), segment));
     return own;
   }
 

@@ -17,12 +17,10 @@ GroupArgs group_args(const Gemm& panel, const WeightCodes& codes, std::int64_t f
   static_cast<Sm80Args&>(args) = sm80_args(panel);
   args.codes = codes;
   args.first = first;
-  args.pitch = codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row;
-  const BlockStatistics& s = codes.statistics;
-  if (!codes.has_blocks())
-    args.scales = codes.scale;
-  else if (s.nested_block_size == 0)
-    args.scales = static_cast<const float*>(s.absmax);
+  const SegmentScales& scales = codes.scales;
+  args.pitch = scales.pitch;
+  if (!scales.are_nested() && scales.stored.dtype == DType::Float32)
+    args.scales = static_cast<const float*>(scales.stored.absmax);
   args.span = static_cast<std::int32_t>(span_terms(std::max<std::int64_t>(panel.k, 1)));
   const std::int64_t runs = std::max<std::int64_t>(codes.segment_size / math::kMostRunTerms, 1);
   args.segment_runs = cuda::Divider(static_cast<std::uint32_t>(std::min(runs, cuda::kMaxIndex)));

@@ -90,7 +90,7 @@ class RunScales {
         cuda::copy_async<4>(cuda::shared_address_of(place(stage, i)),
                             args_.scales + first_ + segment(term));
       else
-        held_[i] = scale_of(args_.codes, first_ + segment(term));
+        held_[i] = args_.codes.scales.at(first_ + segment(term));
     }
   }
   // Stores what came through registers.

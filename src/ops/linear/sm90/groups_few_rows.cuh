@@ -34,9 +34,10 @@ class Ring {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
     codes_ = shared + args.room.ring + warp * kStages * kStageBytes;
     statistics_ = shared + args.room.statistics + warp * kStages * S::kStatisticBytes;
-    if constexpr (S::kNested) {
-      nested_ = shared + args.room.nested;
-      offset_ = __ldg(static_cast<const float*>(args.codes.statistics.nested_offset));
+    if constexpr (!S::kWords) {
+      scale_values_ = shared + args.room.scale_values;
+      if (args.codes.scales.are_nested())
+        offset_ = __ldg(static_cast<const float*>(args.codes.scales.stored.nested_offset));
     }
     const int row = lane / kRowChunks, chunk = lane % kRowChunks;
     to_ = row * kRowBytes + ((chunk ^ row) << 4);
@@ -69,19 +70,19 @@ class Ring {
   }
   __device__ __forceinline__ const Span& span() const { return span_; }
 
-  // Makes scales of the nested statistics of the next stage to be multiplied, in slot `slot`.
-  __device__ __forceinline__ void restore(int slot) const {
-    if constexpr (!S::kNested) return;
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  // Widens the statistics of the next stage to be multiplied, in slot `slot`.
+  __device__ __forceinline__ void widen(int slot) const {
+    if constexpr (!S::kWords) {
 #pragma unroll
-    for (int i = 0; i < kStatisticsOfLane; ++i) {
-      const float value = __uint_as_float(cuda::load_shared_word(nested_ + codes_of_lane_[i] * 4));
-      if (S::kStatistics % cuda::kWarp == 0 || lane < S::kStatistics)
-        cuda::store_shared(
-            statistics(slot) + (i * cuda::kWarp + lane) * 4,
-            __float_as_uint(math::restored_absmax(value, absmax_of_lane_[i], offset_)));
+      for (int i = 0; i < kStatisticsOfLane; ++i) {
+        if (!is_statistic()) break;
+        const cuda::SharedAddress to = statistics(slot) + place_of(i);
+        cuda::store_shared(to, __float_as_uint(widened(i)));
+        if constexpr (S::kShifted)
+          cuda::store_shared(to + S::kScaleBytes, static_cast<std::uint32_t>(zero_points_[i]));
+      }
+      __syncwarp();
     }
-    __syncwarp();
   }
   __device__ __forceinline__ int stages() const { return stages_; }
 
@@ -111,24 +112,50 @@ class Ring {
   }
 
   // Statistic `run` of column `own` is number own * kRuns + run. Scales come first, zero points
-  // follow. Nested statistics wait in registers, for restore(): copies of one word to many places
-  // would be made one after another.
+  // follow. Those that are no words wait in registers, for widen().
   __device__ __forceinline__ void copy_statistics() {
     const cuda::SharedAddress to = statistics(slot_);
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
     for_statistics([&](int i, int of, int segment) {
       const auto at = static_cast<std::uint32_t>(of * args_.pitch + segment);
-      if constexpr (S::kNested)
-        load_nested(i, at);
+      const auto point = static_cast<std::uint32_t>(of * args_.zero_point_pitch + segment);
+      if constexpr (S::kWords)
+        copy_words(to + place_of(i), at, point);
       else
-        copy_statistic(to + (i * cuda::kWarp + lane) * 4, at, of, segment);
+        load_narrow(i, at, point);
     });
   }
-  __device__ __forceinline__ void load_nested(int i, std::uint32_t at) {
-    const BlockStatistics& s = args_.codes.statistics;
-    codes_of_lane_[i] = __ldg(static_cast<const std::uint8_t*>(s.absmax) + at);
-    absmax_of_lane_[i] =
-        __ldg(static_cast<const float*>(s.nested_absmax) + args_.nested.quotient(at));
+  __device__ __forceinline__ void load_narrow(int i, std::uint32_t at, std::uint32_t point) {
+    const SegmentScales& scales = args_.codes.scales;
+    const BlockStatistics& s = scales.stored;
+    if (scales.are_bytes())
+      bits_[i] = __ldg(static_cast<const std::uint8_t*>(s.absmax) + at);
+    else if (s.dtype == DType::Float32)
+      bits_[i] = __ldg(static_cast<const std::uint32_t*>(s.absmax) + at);
+    else
+      bits_[i] = __ldg(static_cast<const std::uint16_t*>(s.absmax) + at);
+    if (scales.are_nested())
+      absmax_[i] = __ldg(static_cast<const float*>(s.nested_absmax) + args_.nested.quotient(at));
+    if constexpr (S::kShifted)
+      zero_points_[i] = math::load_integer(args_.codes.zero_point, point,
+                                           args_.codes.zero_point_dtype, NibbleOrder::LowFirst);
+  }
+  __device__ __forceinline__ float widened(int i) const {
+    const SegmentScales& scales = args_.codes.scales;
+    if (scales.are_bytes()) {
+      const float value = __uint_as_float(cuda::load_shared_word(scale_values_ + bits_[i] * 4));
+      return scales.are_nested() ? math::restored_absmax(value, absmax_[i], offset_) : value;
+    }
+    const auto half = static_cast<std::uint16_t>(bits_[i]);
+    if (scales.stored.dtype == DType::Float16) return math::widen(math::Half{half});
+    return __uint_as_float(scales.stored.dtype == DType::BFloat16 ? bits_[i] << 16 : bits_[i]);
+  }
+  // Whether the lane has statistics, and where its number lane + 32 i is in a stage.
+  static __device__ __forceinline__ bool is_statistic() {
+    return S::kStatistics % cuda::kWarp == 0 || threadIdx.x % cuda::kWarp < S::kStatistics;
+  }
+  static __device__ __forceinline__ int place_of(int i) {
+    const int number = i * cuda::kWarp + static_cast<int>(threadIdx.x) % cuda::kWarp;
+    return (number / S::kRuns * S::kPitch + number % S::kRuns) * 4;
   }
   // Calls visit(i, column, segment) for each statistic of the stage that is the lane's: number
   // lane + 32 i.
@@ -142,21 +169,16 @@ class Ring {
 #pragma unroll
     for (int i = 0; i < kStatisticsOfLane; ++i) {
       const int column = of + i * cuda::kWarp / S::kRuns;
-      if ((S::kStatistics % cuda::kWarp == 0 || lane < S::kStatistics) &&
-          column < static_cast<int>(args_.codes.rows))
-        visit(i, column, segment);
+      if (is_statistic() && column < static_cast<int>(args_.codes.rows)) visit(i, column, segment);
     }
   }
-  __device__ __forceinline__ void copy_statistic(cuda::SharedAddress to, std::uint32_t at,
-                                                 int column, int segment) const {
+  __device__ __forceinline__ void copy_words(cuda::SharedAddress to, std::uint32_t at,
+                                             std::uint32_t point) const {
     const WeightCodes& codes = args_.codes;
-    const float* scales =
-        S::kHasTable ? static_cast<const float*>(codes.statistics.absmax) : codes.scale;
-    cuda::copy_async<4>(to, scales + at);
+    cuda::copy_async<4>(to, static_cast<const float*>(codes.scales.stored.absmax) + at);
     if constexpr (S::kShifted)
-      cuda::copy_async<4>(
-          to + S::kStatistics * 4,
-          codes.zero_point + static_cast<std::uint32_t>(column * args_.zero_point_pitch + segment));
+      cuda::copy_async<4>(to + S::kScaleBytes,
+                          static_cast<const std::int32_t*>(codes.zero_point) + point);
   }
 
   const Args& args_;
@@ -165,17 +187,21 @@ class Ring {
   int to_, own_term_, left_;
   const std::uint8_t* from_;
   std::int64_t row_bytes_;
-  cuda::SharedAddress codes_, statistics_, nested_ = 0;
+  cuda::SharedAddress codes_, statistics_, scale_values_ = 0;
   float offset_ = 0;
-  std::uint32_t codes_of_lane_[kStatisticsOfLane] = {};
-  float absmax_of_lane_[kStatisticsOfLane] = {};
+  // Of the stage that was copied last: scales, the absmax of nested ones, and zero points.
+  std::uint32_t bits_[kStatisticsOfLane] = {};
+  float absmax_[kStatisticsOfLane] = {};
+  std::int32_t zero_points_[kStatisticsOfLane] = {};
 };
 
-// Copies the values of nested codes to shared memory. Called by all threads, before a barrier.
-__device__ __forceinline__ void copy_nested_codebook(const Args& args, cuda::SharedAddress to) {
-  if (threadIdx.x < kNestedEntries)
+// Writes to shared memory what each byte stands for as a scale. Called by all threads, before a
+// barrier.
+__device__ __forceinline__ void fill_scale_values(const SegmentScales& scales,
+                                                  cuda::SharedAddress to) {
+  if (threadIdx.x < kScaleValues && scales.are_bytes())
     cuda::store_shared(to + threadIdx.x * 4,
-                       __float_as_uint(__ldg(args.codes.statistics.nested_codebook + threadIdx.x)));
+                       __float_as_uint(scales.value_of(static_cast<std::uint8_t>(threadIdx.x))));
 }
 
 // --- The input -----------------------------------------------------------------------------------
@@ -235,7 +261,7 @@ class Multiplier {
     const int row = lane % kWarpColumns;
     row_ = row * kRowBytes;
     chunk_ = (lane / kWarpColumns ^ row % kRowChunks) << 4;
-    statistic_ = lane / kQuad * S::kRuns * 4;
+    statistic_ = lane / kQuad * S::kPitch * 4;
   }
 
   // Multiplies a stage, which begins `first` terms from the beginning of the span and has `left`
@@ -268,6 +294,10 @@ class Multiplier {
       const int loaded = unit / kUnitsAtOnce;
       if (unit % kUnitsAtOnce == 0 && unit + kUnitsAtOnce < S::kUnits)
         load(place, loaded + 1, words[(loaded + 1) % 2]);
+      if constexpr (S::kRun < kUnit) {
+        multiply_runs(words[loaded % 2], unit, place, sums);
+        continue;
+      }
       if (unit * kUnit % S::kRun == 0) {
         statistics(place, unit * kUnit / S::kRun, own);
 #pragma unroll
@@ -286,10 +316,10 @@ class Multiplier {
     cuda::load_matrices(words, place.codes + row_ + (chunk_ ^ pair * 2 * cuda::kVectorBytes));
   }
 
-  // The two steps of a unit.
-  __device__ __forceinline__ void multiply(const std::uint32_t (&words)[4], int half,
-                                           const Statistic (&own)[2], int inputs, Sums& run) const {
-    std::uint32_t low[4], high[4];  // of columns lane / 4 and lane / 4 + 8: two registers a step
+  // The numbers of columns lane / 4 and lane / 4 + 8 in a unit: two registers a step.
+  __device__ __forceinline__ void decode(const std::uint32_t (&words)[4], int half,
+                                         const Statistic (&own)[2], std::uint32_t (&low)[4],
+                                         std::uint32_t (&high)[4]) const {
     if constexpr (S::kBits == 4) {
       decoder_.decode(words[2 * half], own[0].shift, low);
       decoder_.decode(words[2 * half + 1], own[1].shift, high);
@@ -297,6 +327,12 @@ class Multiplier {
       decoder_.decode(words[0], words[2], own[0].shift, low);
       decoder_.decode(words[1], words[3], own[1].shift, high);
     }
+  }
+  // The two steps of a unit.
+  __device__ __forceinline__ void multiply(const std::uint32_t (&words)[4], int half,
+                                           const Statistic (&own)[2], int inputs, Sums& run) const {
+    std::uint32_t low[4], high[4];
+    decode(words, half, own, low, high);
 #pragma unroll
     for (int i = 0; i < S::kEights; ++i) {
       const uint4 in = cuda::load_shared_vector(inputs_[i] + inputs);
@@ -307,19 +343,45 @@ class Multiplier {
     }
   }
 
+  // The same where each step is a run. Codes have no zero points.
+  __device__ __forceinline__ void multiply_runs(const std::uint32_t (&words)[4], int unit,
+                                                const Place& place, Sums& sums) const {
+    static_assert(S::kRun >= kUnit || (S::kRun == kUnit / 2 && !S::kShifted));
+    Statistic own[2][2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 scales = cuda::load_shared_pair(place.statistics + statistic_ +
+                                                   half * 8 * S::kPitch * 4 + unit * 8);
+      own[0][half] = {scales.x, decoder_.unshifted()};
+      own[1][half] = {scales.y, decoder_.unshifted()};
+    }
+    std::uint32_t low[4], high[4];
+    decode(words, unit % kUnitsAtOnce, own[0], low, high);
+    Sums runs[2] = {};
+#pragma unroll
+    for (int i = 0; i < S::kEights; ++i) {
+      const uint4 in = cuda::load_shared_vector(inputs_[i] + place.input + unit * kUnit * 2);
+      const std::uint32_t first[4] = {low[0], high[0], low[1], high[1]};
+      const std::uint32_t second[4] = {low[2], high[2], low[3], high[3]};
+      cuda::multiply_add_floats<typename S::T>(runs[0][i], first, in.x, in.y);
+      cuda::multiply_add_floats<typename S::T>(runs[1][i], second, in.z, in.w);
+    }
+    fold(runs[0], own[0], sums);
+    fold(runs[1], own[1], sums);
+  }
+
   // Of run `run` of the lane's two columns.
   __device__ __forceinline__ void statistics(const Place& place, int run,
                                              Statistic (&own)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const cuda::SharedAddress at =
-          place.statistics + statistic_ + half * 8 * S::kRuns * 4 + run * 4;
+          place.statistics + statistic_ + half * 8 * S::kPitch * 4 + run * 4;
       own[half].scale = __uint_as_float(cuda::load_shared_word(at));
+      own[half].shift = decoder_.unshifted();
       if constexpr (S::kShifted)
         own[half].shift = decoder_.shifted(
-            static_cast<std::int32_t>(cuda::load_shared_word(at + S::kStatistics * 4)));
-      else if constexpr (!S::kHasTable)
-        own[half].shift = decoder_.unshifted();
+            static_cast<std::int32_t>(cuda::load_shared_word(at + S::kScaleBytes)));
     }
   }
   static __device__ __forceinline__ void fold(const Sums& run, const Statistic (&own)[2],
@@ -355,7 +417,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                     tiles);
   if (threadIdx.x == 0) parts.open();
   if constexpr (S::kHasTable) fill_pairs<typename S::T, kWarps>(args, shared + args.room.table);
-  if constexpr (S::kNested) copy_nested_codebook(args, shared + args.room.nested);
+  if constexpr (!S::kWords) fill_scale_values(args.codes.scales, shared + args.room.scale_values);
   // Until here nothing depends on the kernel before.
   cuda::wait_for_previous();
   arrange_input<S>(args, shared + args.room.input, part.rank);
@@ -377,7 +439,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int stage = 0; stage < ring.stages(); ++stage) {
       cuda::wait_for_copy_groups<kStages - 2>();
       __syncwarp();
-      ring.restore(slot);
+      ring.widen(slot);
       ring.copy();
       const int first = stage * S::kTerms;
       multiplier.stage(ring.codes(slot), ring.statistics(slot), first,

@@ -26,31 +26,36 @@ inline constexpr int kCopies = kWarpColumns * kRowChunks / cuda::kWarp;  // of a
 inline constexpr int kStages = 2;
 inline constexpr int kStageBytes = kWarpColumns * kRowBytes;
 inline constexpr int kRingBytes = kWarps * kStages * kStageBytes;
+inline constexpr int kScaleValues = 256;
 inline constexpr int kSpans = math::kSpans;
 
-// A kernel. T: the type of the numbers. kCodes: how codes become numbers. kSecond: a statistic is
-// two numbers, a scale and a zero point, or a nested code and the absmax of its block. kRun: terms
-// that share a statistic. kEights: groups of eight tokens.
-template <class T_, RegisterCodes kCodes_, bool kSecond_, int kRun_, int kEights_>
+// A kernel. T: the type of the numbers. kCodes: how codes become numbers. kShifted: they have zero
+// points. kWords: scales are float32, and zero points int32; others are widened on the way. kRun:
+// terms that share a statistic. kEights: groups of eight tokens.
+template <class T_, RegisterCodes kCodes_, bool kShifted_, bool kWords_, int kRun_, int kEights_>
 struct Shape {
   using T = T_;
   static constexpr RegisterCodes kCodes = kCodes_;
-  static constexpr bool kSecond = kSecond_;
+  static constexpr bool kShifted = kShifted_, kWords = kWords_;
   static constexpr int kRun = kRun_, kEights = kEights_;
   static constexpr bool kHasTable = kCodes == RegisterCodes::Table;
-  static constexpr bool kNested = kHasTable && kSecond, kShifted = !kHasTable && kSecond;
-  static constexpr int kBits = kCodes == RegisterCodes::Bytes ? 8 : 4;
+  static_assert(!(kHasTable && kShifted));
+  static constexpr int kBits = has_bytes(kCodes) ? 8 : 4;
   static constexpr int kTerms = kRowBytes * 8 / kBits;  // of a stage
   static constexpr int kChunkTerms = kTerms / kRowChunks;
   static constexpr int kUnits = kTerms / kUnit;
   static constexpr int kRuns = kTerms / kRun;
   static constexpr int kStatistics = kWarpColumns * kRuns;  // of a stage
-  static constexpr int kStatisticBytes = kStatistics * (kShifted ? 8 : 4);
+  // Floats from the scales of a column to the next. Those of short runs are loaded four at a time,
+  // and the columns of a warp's lanes begin in different banks.
+  static constexpr int kPitch = kRun < kUnit ? kRuns + 4 : kRuns;
+  static constexpr int kScaleBytes = kWarpColumns * kPitch * 4;
+  static constexpr int kStatisticBytes = kScaleBytes * (kShifted ? 2 : 1);
 };
 
 // Where a block has what in shared memory, in bytes from its beginning.
 struct Room {
-  std::int32_t table, nested, ring, statistics, parts, input, bytes;
+  std::int32_t table, scale_values, ring, statistics, parts, input, bytes;
   std::int32_t part_pitch;   // floats from a column of partial sums to the next
   std::int32_t part_bytes;   // of the partial sums of a tile
   std::int32_t buffers;      // for partial sums

@@ -9,13 +9,14 @@
 
 namespace planq::linear::sm90::groups {
 
-// For up to 16 rows of input (sm90/groups_few_rows.cuh).
+// For up to 16 rows of input (sm90/groups_few_rows.cuh). Sets `launched` to false, and launches
+// nothing, if the input has no room in shared memory.
 namespace few_rows {
 inline constexpr int kMostRows = 16;
 
 Status preload(const CodeKind& kind);
 bool takes(const Gemm& gemm);
-Status launch(const Gemm& gemm, const Device& device, Bound& bound);
+Status launch(const Gemm& gemm, const Device& device, Bound& bound, bool& launched);
 }  // namespace few_rows
 
 // For any number of rows (sm90/groups_tiles.cuh). `width`: an index of kTileWidths

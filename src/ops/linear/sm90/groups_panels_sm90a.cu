@@ -62,10 +62,12 @@ __device__ __forceinline__ uint4 numbers_of(std::uint32_t word, cuda::SharedAddr
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// A grid of any size. The codes of a row are whole words (kBits 4) or pairs of words (8).
-template <class T, int kBits, bool kShifted>
+// A grid of any size. The codes of a row are whole words (of 4 bits, by a table) or pairs of words
+// (of 8).
+template <class T, RegisterCodes kCodes, bool kShifted>
 __global__ void __launch_bounds__(kWriteThreads)
     write_numbers(const __grid_constant__ NumbersArgs args) {
+  constexpr int kBits = has_bytes(kCodes) ? 8 : 4;
   extern __shared__ __align__(128) std::uint8_t memory[];
   const cuda::SharedAddress table = cuda::shared_address(memory);
   if constexpr (kBits == 4) {
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(kWriteThreads)
     __syncthreads();
   }
   const cuda::SharedAddress own = table + threadIdx.x % cuda::kWarp * 4;
-  const RegisterDecoder<T, RegisterCodes::Bytes> bytes(args, table);
+  const RegisterDecoder<T, kCodes> decoder(args, table);
   const WeightCodes& codes = args.codes;
   const std::uint32_t step = gridDim.x * kWriteThreads;
 #pragma unroll 4
@@ -84,17 +86,17 @@ __global__ void __launch_bounds__(kWriteThreads)
         codes.data + (weight_row * codes.row_stride + at * kVectorTerms) * kBits / 8;
     std::int32_t zero_point = 0;
     if constexpr (kShifted)
-      zero_point =
-          __ldg(codes.zero_point + weight_row * codes.zero_point_row + args.segments.quotient(at));
+      zero_point = codes.stored_zero_point(weight_row, args.segments.quotient(at));
     if constexpr (kBits == 4) {
       const auto number = static_cast<float>(counted_zero_point(DType::UInt4, zero_point));
       args.to[i] = numbers_of<T, kShifted>(__ldg(reinterpret_cast<const std::uint32_t*>(from)), own,
                                            args.table_pitch, cuda::pair_of(number, number, T{}));
     } else {
       const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
-      const std::uint32_t shift = kShifted ? bytes.shifted(zero_point) : bytes.unshifted();
-      args.to[i] = make_uint4(bytes.pair(words.x, 0, shift), bytes.pair(words.x, 1, shift),
-                              bytes.pair(words.y, 0, shift), bytes.pair(words.y, 1, shift));
+      std::uint32_t shift = decoder.unshifted();
+      if constexpr (kShifted) shift = decoder.shifted(zero_point);
+      args.to[i] = make_uint4(decoder.pair(words.x, 0, shift), decoder.pair(words.x, 1, shift),
+                              decoder.pair(words.y, 0, shift), decoder.pair(words.y, 1, shift));
     }
   }
 }
@@ -102,11 +104,13 @@ __global__ void __launch_bounds__(kWriteThreads)
 // Calls visit(kernel, its shared memory) for the kernel that writes the numbers of a kind of codes.
 template <class T, class Visit>
 Status visit_writer(const CodeKind& kind, const Visit& visit) {
+  using enum RegisterCodes;
   if (is_four_bit(kind.dtype))
-    return kind.has_zero_points ? visit(write_numbers<T, 4, true>, kPairBytes)
-                                : visit(write_numbers<T, 4, false>, kPairBytes);
-  return kind.has_zero_points ? visit(write_numbers<T, 8, true>, 0)
-                              : visit(write_numbers<T, 8, false>, 0);
+    return kind.has_zero_points ? visit(write_numbers<T, Table, true>, kPairBytes)
+                                : visit(write_numbers<T, Table, false>, kPairBytes);
+  if (is_fp8(kind.dtype)) return visit(write_numbers<T, Floats, false>, 0);
+  return kind.has_zero_points ? visit(write_numbers<T, Bytes, true>, 0)
+                              : visit(write_numbers<T, Bytes, false>, 0);
 }
 template <class Visit>
 Status visit_writers(const CodeKind& kind, const Visit& visit) {

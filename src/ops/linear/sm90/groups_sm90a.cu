@@ -9,12 +9,12 @@ namespace {
 
 using sm90::Body;
 
-// The body that takes a gemm. Fastest: none of sm_90a does.
+bool may(Body asked, Body body) { return asked == Body::Fastest || asked == body; }
+
+// The body that takes a gemm of many rows. Fastest: none of sm_90a does.
 Body choose(const Gemm& gemm, Body asked, const sm90::Problem& problem) {
-  const auto may = [&](Body body) { return asked == Body::Fastest || asked == body; };
-  if (may(Body::MmaFewRows) && sm90::groups::few_rows::takes(gemm)) return Body::MmaFewRows;
-  const bool tiles = may(Body::Tiles) && sm90::groups::tiles::takes(gemm);
-  const bool panels = may(Body::Panels) && sm90::groups::panels::takes(gemm);
+  const bool tiles = may(asked, Body::Tiles) && sm90::groups::tiles::takes(gemm);
+  const bool panels = may(asked, Body::Panels) && sm90::groups::panels::takes(gemm);
   if (tiles && panels) return sm90::groups::prefers_panels(problem) ? Body::Panels : Body::Tiles;
   return tiles ? Body::Tiles : panels ? Body::Panels : Body::Fastest;
 }
@@ -37,11 +37,15 @@ Status launch_groups_sm90(const Gemm& gemm, Body body, const Call& call, Bound& 
   if (gemm.empty()) return Status::success();
   const sm90::Problem problem{gemm.m, gemm.n, gemm.k, gemm.batch.size(),
                               call.device.multiprocessors};
+  bool launched = false;
+  if (may(body, Body::MmaFewRows) && sm90::groups::few_rows::takes(gemm)) {
+    bound.name_body(name_of(Body::MmaFewRows));
+    PLANQ_TRY(sm90::groups::few_rows::launch(gemm, call.device, bound, launched));
+    if (launched) return Status::success();
+  }
   const Body chosen = choose(gemm, body, problem);
   bound.name_body(name_of(chosen));
-  if (chosen == Body::MmaFewRows) return sm90::groups::few_rows::launch(gemm, call.device, bound);
   if (chosen == Body::Panels) return sm90::groups::panels::launch(gemm, call, bound);
-  bool launched = false;
   if (chosen == Body::Tiles)
     PLANQ_TRY(sm90::groups::tiles::launch(gemm, sm90::groups::choose_width(problem), call.device,
                                           bound, launched));

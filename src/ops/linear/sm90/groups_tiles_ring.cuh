@@ -22,14 +22,15 @@ inline constexpr int kGroupThreads = 128, kGroupWarps = kGroupThreads / cuda::kW
 inline constexpr int kGroupColumns = cuda::kWgmmaRows, kWarpColumns = kGroupColumns / kGroupWarps;
 inline constexpr int kStatisticWarps = 3;
 
-// A kernel: see TileWidth in heuristics.h. T: the type of the numbers. kBits: of a code. kRun:
-// terms of a run, 64 or 128. kShifted: codes have zero points.
-template <class T_, int kBits_, int kTokens_, int kOwners_, int kSharing_, int kRun_,
+// A kernel: see TileWidth in heuristics.h. T: the type of the numbers. kCodes: how codes become
+// numbers; 4-bit ones always by a table. kRun: terms of a run, 64 or 128. kShifted: codes have zero
+// points.
+template <class T_, RegisterCodes kCodes_, int kTokens_, int kOwners_, int kSharing_, int kRun_,
           bool kShifted_>
 struct Shape {
   using T = T_;
-  static constexpr int kBits = kBits_;
-  using Decoder = std::conditional_t<kBits == 4, TableLanes<T, kShifted_>, ByteLanes<T>>;
+  static constexpr int kBits = has_bytes(kCodes_) ? 8 : 4;
+  using Decoder = std::conditional_t<kBits == 4, TableLanes<T, kShifted_>, ByteLanes<T, kCodes_>>;
   static constexpr bool kShifted = kShifted_;
   static constexpr int kTokens = kTokens_, kOwners = kOwners_, kSharing = kSharing_, kRun = kRun_;
   static constexpr int kSums = kTokens / 2;  // of a thread
@@ -81,7 +82,8 @@ struct Args : CodesArgs {
   cuda::Divider nested;
   std::int32_t column_segments;  // statistics from a column to the next
   bool by_pairs;  // the scales of a slice's two halves are neighbours, aligned to 8 bytes
-  std::int32_t slices, span_slices;  // that k and a span have
+  std::int32_t scale_shift, zero_point_shift;  // log2 of the bytes of a scale, and a zero point
+  std::int32_t slices, span_slices;            // that k and a span have
   std::int32_t down, across, tiles;
   std::uint32_t table_pitch;  // bytes of an entry; an argument, so that it is multiplied with
   int waits;                  // for the kernel before, which may still be writing what is read here
@@ -156,19 +158,13 @@ struct Tile {
   }
 };
 
-PLANQ_HD const float* scales_of(const Args& args) {
-  const WeightCodes& codes = args.codes;
-  return codes.has_blocks() ? static_cast<const float*>(codes.statistics.absmax) : codes.scale;
-}
-
 // Prefetches the statistics of a tile's columns to the L2 cache.
 template <class S>
 __device__ __forceinline__ void prefetch_statistics(const Args& args, int index) {
   if (index >= args.tiles) return;
   const WeightCodes& codes = args.codes;
-  const bool nested = codes.statistics.nested_block_size != 0;
-  const auto all = reinterpret_cast<std::uintptr_t>(scales_of(args));
-  const std::int64_t each = std::int64_t{args.column_segments} * (nested ? 1 : 4);
+  const auto all = reinterpret_cast<std::uintptr_t>(codes.scales.stored.absmax);
+  const std::int64_t each = std::int64_t{args.column_segments} << args.scale_shift;
   const std::int64_t n = Tile::of<S>(args, index).n, last = min(n + S::kColumns, codes.rows);
   const auto begin = (all + n * each + 15) & ~std::uintptr_t{15};
   const auto end = (all + last * each) & ~std::uintptr_t{15};
@@ -225,13 +221,18 @@ class StatisticCopies {
     if (first >= args_.tiles) return;
     const int of_tile = S::kSharing == 1 ? args_.slices : math::kSpans * args_.span_slices;
     const int slices = ((args_.tiles - 1 - first) / step + 1) * of_tile;
-    if (args_.codes.statistics.nested_block_size != 0)
-      copy_all<true>(slices);
+    if (args_.codes.scales.are_nested())
+      copy_all<Form::Nested>(slices);
+    else if (args_.scale_shift == 2 && args_.zero_point_shift == 2)
+      copy_all<Form::Words>(slices);
     else
-      copy_all<false>(slices);
+      copy_all<Form::Narrow>(slices);
   }
 
  private:
+  // How statistics are stored. Narrow: some have less than 4 bytes.
+  enum class Form { Words, Narrow, Nested };
+
   // A slice of a tile, and the first statistic of each of the thread's columns.
   struct Place {
     int tile;
@@ -239,7 +240,7 @@ class StatisticCopies {
     int first[kColumns], zero_points[kColumns];
   };
 
-  template <bool kNested>
+  template <Form kForm>
   __device__ __forceinline__ void copy_all(int slices) {
     Place begun;
     enter(begun, blockIdx.x);
@@ -249,15 +250,19 @@ class StatisticCopies {
     for (int i = 0; i < slices + kAhead; ++i) {
       if (i < slices) {
         ring_.empty[begun_stage.stage].wait(begun_stage.parity ^ 1);
-        copy<kNested>(begun, begun_stage.stage * S::kColumns + own_);
+        copy<kForm>(begun, begun_stage.stage * S::kColumns + own_);
         begun_stage.advance();
         advance(begun);
       }
       cuda::end_copy_group();
       if (i < kAhead) continue;
       cuda::wait_for_copy_groups<kAhead>();
-      if constexpr (kNested) {
-        restore(complete, complete_stage.stage * S::kColumns + own_);
+      if constexpr (kForm != Form::Words) {
+        const int at = complete_stage.stage * S::kColumns + own_;
+        if constexpr (kForm == Form::Nested)
+          restore(complete, at);
+        else
+          widen(complete, at);
         advance(complete);
       }
       __syncwarp();
@@ -292,7 +297,7 @@ class StatisticCopies {
         args_.segments.quotient(static_cast<std::uint32_t>(slice * kHalves + half)));
   }
 
-  template <bool kNested>
+  template <Form kForm>
   __device__ __forceinline__ void copy(const Place& place, int to) const {
     const cuda::SharedAddress scales = cuda::shared_address(ring_.scales + to);
     const int first = segment(place, 0), second = segment(place, 1);
@@ -300,37 +305,78 @@ class StatisticCopies {
     for (int c = 0; c < kColumns; ++c) {
       if (!has(c)) break;
       const int at = c * kStep * static_cast<int>(sizeof(float2));
-      if constexpr (kNested) {
+      if constexpr (kForm == Form::Nested) {
         copy_nested(place.first[c] + first, scales + at);
         continue;
       }
-      const float* from = scales_of(args_) + place.first[c];
-      if (args_.by_pairs) {
-        cuda::copy_async<8>(scales + at, from + first);
-      } else {
-        cuda::copy_async<4>(scales + at, from + first);
-        cuda::copy_async<4>(scales + at + 4, from + second);
-      }
+      const void* from = args_.codes.scales.stored.absmax;
+      const int scale = place.first[c];
+      if (kForm == Form::Words && args_.by_pairs)
+        cuda::copy_async<8>(scales + at, static_cast<const float*>(from) + scale + first);
+      else
+        copy_words(scales + at, from, scale + first, scale + second, args_.scale_shift);
       if constexpr (S::kShifted) {
-        const std::int32_t* points = args_.codes.zero_point + place.zero_points[c];
-        const cuda::SharedAddress zero_points = cuda::shared_address(ring_.zero_points + to) + at;
-        cuda::copy_async<4>(zero_points, points + first);
-        cuda::copy_async<4>(zero_points + 4, points + second);
+        const int point = place.zero_points[c];
+        copy_words(cuda::shared_address(ring_.zero_points + to) + at, args_.codes.zero_point,
+                   point + first, point + second, args_.zero_point_shift);
       }
     }
+  }
+
+  // Copies the words that hold two statistics of 2^shift bytes each.
+  static __device__ __forceinline__ const void* word_of(const void* from, int index, int shift) {
+    const auto at = reinterpret_cast<std::uintptr_t>(from) + (std::int64_t{index} << shift);
+    return reinterpret_cast<const void*>(at & ~std::uintptr_t{3});
+  }
+  static __device__ __forceinline__ void copy_words(cuda::SharedAddress to, const void* from,
+                                                    int first, int second, int shift) {
+    cuda::copy_async<4>(to, word_of(from, first, shift));
+    cuda::copy_async<4>(to + 4, word_of(from, second, shift));
+  }
+  // Widens statistics in the words that hold them.
+  __device__ __forceinline__ void widen(const Place& place, int at) const {
+    const int first = segment(place, 0), second = segment(place, 1);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (!has(c)) break;
+      const int scale = place.first[c], own = at + c * kStep;
+      float2& scales = ring_.scales[own];
+      scales = {widened_scale(scales.x, scale + first), widened_scale(scales.y, scale + second)};
+      if constexpr (S::kShifted) {
+        const int point = place.zero_points[c];
+        int2& points = ring_.zero_points[own];
+        points = {widened_point(points.x, point + first), widened_point(points.y, point + second)};
+      }
+    }
+  }
+  __device__ __forceinline__ float widened_scale(float word, int index) const {
+    const SegmentScales& scales = args_.codes.scales;
+    const std::uint32_t bits = __float_as_uint(word);
+    if (args_.scale_shift == 2) return word;
+    const std::uint32_t own = bits >> (index << args_.scale_shift & 3) * 8;
+    if (args_.scale_shift == 0) return scales.value_of(static_cast<std::uint8_t>(own));
+    if (scales.stored.dtype == DType::BFloat16) return __uint_as_float(own << 16);
+    return math::widen(math::Half{static_cast<std::uint16_t>(own)});
+  }
+  __device__ __forceinline__ std::int32_t widened_point(std::int32_t word, int index) const {
+    if (args_.zero_point_shift == 2) return word;
+    const auto own = static_cast<std::uint32_t>(word) >> (index & 3) * 8;
+    return args_.codes.zero_point_dtype == DType::Int8
+               ? static_cast<std::int32_t>(static_cast<std::int8_t>(own))
+               : static_cast<std::int32_t>(own & 255);
   }
 
   // Copies nested statistics. The codes of a slice's two statistics are in one word, and share one
   // absmax. The word and the absmax go where the two restored statistics will be.
   __device__ __forceinline__ void copy_nested(int at, cuda::SharedAddress to) const {
-    const BlockStatistics& s = args_.codes.statistics;
+    const BlockStatistics& s = args_.codes.scales.stored;
     const auto word = (reinterpret_cast<std::uintptr_t>(s.absmax) + at) & ~std::uintptr_t{3};
     const auto block = args_.nested.quotient(static_cast<std::uint32_t>(at));
     cuda::copy_async<4>(to, reinterpret_cast<const void*>(word));
     cuda::copy_async<4>(to + 4, static_cast<const float*>(s.nested_absmax) + block);
   }
   __device__ __forceinline__ void restore(const Place& place, int at) const {
-    const BlockStatistics& s = args_.codes.statistics;
+    const BlockStatistics& s = args_.codes.scales.stored;
     const int first = segment(place, 0), apart = segment(place, 1) - first;
     const float offset = *static_cast<const float*>(s.nested_offset);
 #pragma unroll

@@ -1,15 +1,18 @@
 // The kernels of sm90/groups_tiles.cuh and their launch.
 #include "ops/linear/sm90/groups_tiles.cuh"
 
+#include <bit>
+
 #include "ops/linear/sm90/groups_launch.h"
 #include "ops/linear/sm90/operands.cuh"
 
 namespace planq::linear::sm90::groups::tiles {
 namespace {
 
-// Whether there are kernels for a kind of codes. Those of 8 bits have no zero points, and scales of
-// channels or of long groups.
+// Whether there are kernels for a kind of codes. Those of 8 bits are integers without zero points,
+// and have scales of channels or of long groups.
 bool has_kernels(const CodeKind& kind) {
+  if (is_fp8(kind.dtype)) return false;
   return is_four_bit(kind.dtype) ? kind.run >= kHalf : kind.run == kSlice && !kind.has_zero_points;
 }
 
@@ -17,16 +20,17 @@ bool has_kernels(const CodeKind& kind) {
 template <class T, int kWidth, class Visit>
 Status visit_codes(const CodeKind& kind, const Visit& visit) {
   constexpr TileWidth kOwn = kTileWidths[kWidth];
-  const auto one = [&]<int kBits, int kRun, bool kShifted>() {
+  const auto one = [&]<RegisterCodes kCodes, int kRun, bool kShifted>() {
     return visit.template
-    operator()<Shape<T, kBits, kOwn.tokens, kOwn.owners, kOwn.sharing, kRun, kShifted>>();
+    operator()<Shape<T, kCodes, kOwn.tokens, kOwn.owners, kOwn.sharing, kRun, kShifted>>();
   };
-  if (!is_four_bit(kind.dtype)) return one.template operator()<8, kSlice, false>();
+  using enum RegisterCodes;
+  if (!is_four_bit(kind.dtype)) return one.template operator()<Bytes, kSlice, false>();
   if (kind.run == kHalf)
-    return kind.has_zero_points ? one.template operator()<4, kHalf, true>()
-                                : one.template operator()<4, kHalf, false>();
-  return kind.has_zero_points ? one.template operator()<4, kSlice, true>()
-                              : one.template operator()<4, kSlice, false>();
+    return kind.has_zero_points ? one.template operator()<Table, kHalf, true>()
+                                : one.template operator()<Table, kHalf, false>();
+  return kind.has_zero_points ? one.template operator()<Table, kSlice, true>()
+                              : one.template operator()<Table, kSlice, false>();
 }
 template <class T, class Visit>
 Status visit_widths(const CodeKind& kind, int width, const Visit& visit) {
@@ -46,18 +50,25 @@ Status visit_kernel(const CodeKind& kind, int width, const Visit& visit) {
                                        : visit_widths<math::Bfloat16>(kind, width, visit);
 }
 
+// Whether numbers of this type, `count` in all, are whole words of memory.
+bool are_words(const void* from, std::int64_t count, DType dtype) {
+  return cuda::aligned_to(from, 4) && count * storage_bytes(dtype) % 4 == 0;
+}
+int shift_of(DType dtype) { return std::countr_zero(static_cast<unsigned>(storage_bytes(dtype))); }
+
 // Whether StatisticCopies can copy the statistics. Nested ones need one word and one absmax for the
 // two statistics of a slice.
 bool has_statistics(const WeightCodes& codes) {
-  const BlockStatistics& s = codes.statistics;
-  const std::int64_t pitch =
-      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row;
+  const BlockStatistics& s = codes.scales.stored;
+  const std::int64_t pitch = codes.scales.pitch;
   const std::int64_t least = std::min(pitch, codes.zero_point_row);
   const std::int64_t most = std::max(pitch, codes.zero_point_row);
-  if (least < 0 || s.dtype != DType::Float32 ||
-      static_cast<double>(codes.rows) * static_cast<double>(most) > cuda::kMaxIndex)
+  if (least < 0 || static_cast<double>(codes.rows) * static_cast<double>(most) > cuda::kMaxIndex)
     return false;
-  if (s.nested_block_size == 0) return true;
+  if (!codes.scales.are_nested())
+    return are_words(s.absmax, codes.rows * pitch, s.dtype) &&
+           (!codes.zero_point ||
+            are_words(codes.zero_point, codes.rows * codes.zero_point_row, codes.zero_point_dtype));
   const bool one_word = codes.segment_size == kHalf || codes.segment_size % kSlice == 0;
   return one_word && s.nested_block_size % kHalves == 0 && s.nested_block_size <= cuda::kMaxIndex &&
          codes.rows * pitch % 4 == 0 && cuda::aligned_to(s.absmax, 4);
@@ -72,6 +83,7 @@ bool has_aligned_rows(const WeightCodes& codes) {
 
 bool fill(const Gemm& gemm, const TileWidth& width, Args& args) {
   const WeightCodes& codes = *gemm.weight.codes;
+  const SegmentScales& scales = codes.scales;
   const std::int64_t per_byte = is_four_bit(codes.dtype) ? 2 : 1;
   const cuda::ByteMatrices matrix{codes.data, codes.terms / per_byte,      codes.rows,
                                   1,          codes.row_stride / per_byte, 0};
@@ -85,11 +97,12 @@ bool fill(const Gemm& gemm, const TileWidth& width, Args& args) {
   args.outputs = outputs_of(gemm);
   args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kHalf));
   args.nested = cuda::Divider(
-      static_cast<std::uint32_t>(std::max<std::int64_t>(codes.statistics.nested_block_size, 1)));
-  args.column_segments = static_cast<std::int32_t>(
-      codes.has_blocks() ? codes.terms / codes.segment_size : codes.scale_row);
+      static_cast<std::uint32_t>(std::max<std::int64_t>(scales.stored.nested_block_size, 1)));
+  args.column_segments = static_cast<std::int32_t>(scales.pitch);
+  args.scale_shift = scales.are_nested() ? 0 : shift_of(scales.stored.dtype);
+  args.zero_point_shift = shift_of(codes.zero_point_dtype);
   args.by_pairs = codes.segment_size == kHalf && args.column_segments % kHalves == 0 &&
-                  cuda::aligned_to(scales_of(args), sizeof(float2));
+                  cuda::aligned_to(scales.stored.absmax, sizeof(float2));
   args.slices = static_cast<std::int32_t>(cuda::ceil_div(gemm.k, kSlice));
   args.span_slices = static_cast<std::int32_t>(span_terms(gemm.k) / kSlice);
   args.table_pitch = kPairPitch;

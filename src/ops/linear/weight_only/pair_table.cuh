@@ -18,7 +18,7 @@ struct CodesArgs {
   float values[16] = {};
 
   explicit CodesArgs(const WeightCodes& given) : codes(given) {
-    if (codes.has_blocks() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
+    if (codes.has_codebook() && !codes.codebook_is_operand) std::copy_n(codes.codebook, 16, values);
   }
   __device__ const float* codebook() const {
     return codes.codebook_is_operand ? codes.codebook : values;
@@ -28,8 +28,7 @@ struct CodesArgs {
 // The number that a code stands for, before it is multiplied by its statistic: a value of the
 // codebook, or the integer.
 __device__ __forceinline__ float value_of(const CodesArgs& args, unsigned code) {
-  if (args.codes.has_blocks()) return args.codebook()[code];
-  return static_cast<float>(integer_of(args.codes.dtype, static_cast<std::uint8_t>(code)));
+  return number_of(args.codes, args.codebook(), static_cast<std::uint8_t>(code), 0);
 }
 
 // For each byte, the two numbers of its codes in the order of their terms, with a copy for each

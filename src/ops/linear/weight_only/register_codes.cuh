@@ -14,8 +14,13 @@ namespace planq::linear {
 enum class RegisterCodes {
   Nibbles,  // integers of 4 bits
   Bytes,    // integers of 8 bits
+  Floats,   // floats of 8 bits
   Table     // 4-bit codes of a codebook, which look up two numbers at a time
 };
+
+constexpr bool has_bytes(RegisterCodes codes) {
+  return codes == RegisterCodes::Bytes || codes == RegisterCodes::Floats;
+}
 
 // --- The order of terms --------------------------------------------------------------------------
 
@@ -24,7 +29,7 @@ enum class RegisterCodes {
 // those of the other step.
 template <RegisterCodes kCodes>
 PLANQ_HD int first_term(int lane) {
-  return kCodes == RegisterCodes::Bytes ? 4 * lane : 8 * (lane & 1) + 4 * (lane >> 1);
+  return has_bytes(kCodes) ? 4 * lane : 8 * (lane & 1) + 4 * (lane >> 1);
 }
 
 // Four neighbouring terms of the input, in the order of the numbers. A byte of a table has
@@ -175,6 +180,44 @@ class RegisterDecoder<T, RegisterCodes::Bytes> {
   int least_;
 };
 
+// Floats of 8 bits, which both 16-bit types hold exactly.
+template <class T>
+class RegisterDecoder<T, RegisterCodes::Floats> {
+ public:
+  template <class Args>
+  __device__ __forceinline__ RegisterDecoder(const Args& args, cuda::SharedAddress)
+      : is_e4m3_(args.codes.dtype == DType::Float8E4M3FN) {}
+
+  __device__ __forceinline__ std::uint32_t unshifted() const { return 0; }
+  // The first two codes of a word, or with `upper` 1 the others.
+  __device__ __forceinline__ std::uint32_t pair(std::uint32_t word, std::uint32_t upper,
+                                                std::uint32_t) const {
+    const std::uint32_t halves = half_pair(word >> 16 * upper);
+    if constexpr (detail::kIsHalf<T>) return halves;
+    return cuda::pair_of(cuda::of_pair<math::Half>(halves, 0), cuda::of_pair<math::Half>(halves, 1),
+                         T{});
+  }
+  // Four codes of each of two steps: two registers of the first, then two of the second.
+  __device__ __forceinline__ void decode(std::uint32_t first, std::uint32_t second, std::uint32_t,
+                                         std::uint32_t (&numbers)[4]) const {
+    numbers[0] = pair(first, 0, 0);
+    numbers[1] = pair(first, 1, 0);
+    numbers[2] = pair(second, 0, 0);
+    numbers[3] = pair(second, 1, 0);
+  }
+
+ private:
+  // Two codes to float16. A code of float8_e5m2 is the upper byte of one.
+  __device__ __forceinline__ std::uint32_t half_pair(std::uint32_t codes) const {
+    if (!is_e4m3_) return __byte_perm(codes, 0, 0x1404);
+    std::uint32_t pair;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<std::uint16_t>(codes)));
+    return pair;
+  }
+
+  bool is_e4m3_;
+};
+
 // Codes of a codebook: a byte looks up its two numbers. Each lane has a copy of the table, so that
 // lanes never meet in a bank.
 template <class T>
@@ -186,6 +229,7 @@ class RegisterDecoder<T, RegisterCodes::Table> {
         own_(table + threadIdx.x % cuda::kWarp * 4),
         pitch_(args.table_pitch) {}
 
+  __device__ __forceinline__ std::uint32_t unshifted() const { return 0; }
   __device__ __forceinline__ void decode(std::uint32_t word, std::uint32_t,
                                          std::uint32_t (&numbers)[4]) const {
     const std::uint32_t bytes = detail::by_steps(word, selector_);
@@ -277,8 +321,8 @@ class TableLanes {
   std::uint32_t pitch_, selector_;
 };
 
-// 8-bit integers. A step is 16 bytes, of which a lane has four, in two words.
-template <class T>
+// 8-bit codes: integers, or floats. A step is 16 bytes, of which a lane has four, in two words.
+template <class T, RegisterCodes kCodes>
 class ByteLanes {
  public:
   static constexpr int kRowBytes = 128;
@@ -299,7 +343,7 @@ class ByteLanes {
   }
 
  private:
-  RegisterDecoder<T, RegisterCodes::Bytes> decoder_;
+  RegisterDecoder<T, kCodes> decoder_;
   std::uint32_t own_, upper_;
 };
 

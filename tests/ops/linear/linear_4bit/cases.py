@@ -17,8 +17,12 @@ from ops.linear.coded_places import (
     RUN_GROUPS,
     RUN_TYPES,
     RUNS,
+    SCALES,
     SEGMENTS,
     STREAMED,
+    TYPED,
+    TYPED_ORDERS,
+    ZERO_POINTS,
     Extents,
 )
 from ops.linear.linear_4bit.reference import FourBitProblem
@@ -108,11 +112,34 @@ def run_problem(
     return FourBitProblem((*outer, m, k), (n, k), *types, **fields)
 
 
+def typed_problem(
+    place: tuple[Extents, Extents], accumulation: str, chooser: Chooser
+) -> FourBitProblem:
+    """A problem of floats of 4 bits, or of other scales than float32."""
+    outer, (m, n, k) = place
+    code_dtype = chooser.pick(("float4_e2m1fn", "float4_e2m1fn", "int4", "uint4"))
+    shifted = code_dtype != "float4_e2m1fn" and chooser.pick((True, False))
+    size = chooser.pick(RUN_GROUPS if accumulation == "groups_sm90" else (32, 13, 128))
+    return FourBitProblem(
+        (*outer, m, k),
+        (n, k),
+        *chooser.pick(tuple(itertools.product(RUN_TYPES, OUTPUTS))),
+        code_dtype,
+        weight_scope=("group", chooser.pick((16, 32, size)), 1),
+        weight_mode="asymmetric" if shifted else "symmetric",
+        nibble_order=chooser.pick(("high_first", "low_first")),
+        accumulation=accumulation,
+        bias_dtype=chooser.pick(OPTIONAL),
+        scale_dtype=chooser.pick(SCALES),
+        zero_point_dtype=chooser.pick(ZERO_POINTS) if shifted else "int32",
+    )
+
+
 @cache
 def cases() -> tuple[Case, ...]:
     """Every order of sums with every type in several places, then those read by vectors.
 
-    Then those whose sums meet their scales.
+    Then those whose sums meet their scales, and those of other codes and scales.
     """
     place = itertools.cycle(PLACES)
     made = []
@@ -130,6 +157,11 @@ def cases() -> tuple[Case, ...]:
         seed = len(made)
         chooser = Chooser(seed)
         problem = run_problem(place_of_runs, next(types), chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
+    for typed, accumulation in itertools.product(TYPED * 2, TYPED_ORDERS):
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = typed_problem(typed, accumulation, chooser)
         made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 

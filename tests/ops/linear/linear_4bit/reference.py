@@ -34,6 +34,8 @@ class FourBitProblem(CodedLayer):
     accumulation: str = "tensor_sm90"
     bias_dtype: str | None = None
     residual_dtype: str | None = None
+    scale_dtype: str = "float32"
+    zero_point_dtype: str = "int32"
 
     @property
     def blocks(self) -> BlockwiseDequantizeProblem:

@@ -52,6 +52,47 @@ def given_back(problem: FourBitProblem, given: Arrays) -> Array:
 
 
 @pytest.mark.parametrize("accumulation", ORDERS)
+@pytest.mark.parametrize("convention", ["mx", "nvfp4"])
+def test_formats_of_groups_are_those_of_dequantize(convention: str, accumulation: str) -> None:
+    """To the bit: the operands that dequantize takes, and matmul."""
+    mx = convention == "mx"
+    scope = ("group", 32 if mx else 16, 1)
+    scale_dtype = "float8_e8m0fnu" if mx else "float8_e4m3fn"
+    problem = FourBitProblem(
+        (5, 320),
+        (40, 320),
+        code_dtype="float4_e2m1fn",
+        weight_scope=scope,
+        scale_dtype=scale_dtype,
+        nibble_order="low_first",
+        accumulation=accumulation,
+    )
+    given = problem.inputs("any", 4)
+    operands = {"input": given["weight"], "scale": given["weight_scale"]}
+    if not mx:
+        operands["tensor_scale"] = given["tensor_scale"]
+    weight = run(
+        "dequantize",
+        operands,
+        shape=(40, 320),
+        input_dtype="float4_e2m1fn",
+        output_dtype="bfloat16",
+        scope=scope,
+        convention=convention,
+    )
+    product = run(
+        "matmul",
+        {"input": given["input"], "weight": weight},
+        input_shape=(5, 320),
+        weight_shape=(40, 320),
+        input_dtype="bfloat16",
+        output_dtype="float32",
+        accumulation=accumulation,
+    )
+    assert TESTS.run(problem, **given)["output"].tobytes() == product.tobytes()
+
+
+@pytest.mark.parametrize("accumulation", ORDERS)
 @pytest.mark.parametrize("form", [*CODEBOOKS, "int4 groups", "uint4 groups"])
 def test_fused_is_a_dequantization_and_a_product(form: str, accumulation: str) -> None:
     """To the bit: blockwise_dequantize or dequantize, then matmul."""
@@ -177,6 +218,7 @@ def test_defaults_are_bitsandbytes() -> None:
 
 
 GROUP = planq.Scope.group(8)
+FLOATS = {"block_size": None, "weight_scope": GROUP, "code_dtype": "float4_e2m1fn"}
 
 
 @pytest.mark.parametrize(
@@ -227,6 +269,12 @@ GROUP = planq.Scope.group(8)
         ),
         ({"bias_dtype": "int32"}, "bias_dtype", "float16"),
         ({"residual_dtype": "int32"}, "residual_dtype", "float16"),
+        ({"scale_dtype": "bfloat16"}, "scale_dtype", "blocks have an absmax"),
+        ({"code_dtype": "float4_e2m1fn"}, "code_dtype", "expected one of uint4, got"),
+        ({**FLOATS, "scale_dtype": "float64"}, "scale_dtype", "float32, bfloat16, float16"),
+        ({**FLOATS, "zero_point_dtype": "int8"}, "zero_point_dtype", "goes with Mode.ASYMMETRIC"),
+        ({**FLOATS, "weight_mode": "asymmetric"}, "weight_mode", "codes have no zero point"),
+        ({**FLOATS, "weight_layout": "packed"}, "weight_layout", "is for integers"),
     ],
 )
 def test_what_has_no_meaning_is_refused(fields: dict[str, Any], name: str, text: str) -> None:

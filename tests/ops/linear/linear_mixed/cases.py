@@ -16,7 +16,11 @@ from ops.linear.coded_places import (
     RUN_GROUPS,
     RUN_TYPES,
     RUNS,
+    SCALES,
     STREAMED,
+    TYPED,
+    TYPED_ORDERS,
+    ZERO_POINTS,
     Extents,
 )
 from ops.linear.linear_mixed.reference import MixedProblem
@@ -80,11 +84,34 @@ def run_problem(
     )
 
 
+def typed_problem(
+    place: tuple[Extents, Extents], accumulation: str, chooser: Chooser
+) -> MixedProblem:
+    """A problem of other codes than signed integers, or of other scales than float32."""
+    outer, (m, n, k) = place
+    code_dtype = chooser.pick(("uint8", "float8_e4m3fn", "float8_e5m2", "int8", "int4"))
+    grouped = chooser.pick((True, True, False))
+    shifted = grouped and not code_dtype.startswith("float") and chooser.pick((True, False))
+    size = chooser.pick(RUN_GROUPS if accumulation == "groups_sm90" else (32, 13, 128))
+    return MixedProblem(
+        (*outer, m, k),
+        (n, k),
+        *chooser.pick(tuple(itertools.product(RUN_TYPES, OUTPUTS))),
+        code_dtype,
+        weight_scope=("group", size, 1) if grouped else ("channel", 0),
+        weight_mode="asymmetric" if shifted else "symmetric",
+        accumulation=accumulation,
+        bias_dtype=chooser.pick(OPTIONAL),
+        scale_dtype=chooser.pick(SCALES if grouped else (*SCALES[:2], "float32")),
+        zero_point_dtype=chooser.pick(ZERO_POINTS) if shifted else "int32",
+    )
+
+
 @cache
 def cases() -> tuple[Case, ...]:
     """Every order of sums with every type in several places, then those read by vectors.
 
-    Then those whose sums meet their scales.
+    Then those whose sums meet their scales, and those of other codes and scales.
     """
     place = itertools.cycle(PLACES)
     made = []
@@ -106,6 +133,11 @@ def cases() -> tuple[Case, ...]:
         seed = len(made)
         chooser = Chooser(seed)
         problem = run_problem(place_of_runs, next(types_of_runs), chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
+    for typed, accumulation in itertools.product(TYPED * 2, TYPED_ORDERS):
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = typed_problem(typed, accumulation, chooser)
         made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 

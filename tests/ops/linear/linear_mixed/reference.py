@@ -12,7 +12,7 @@ from support.promises import Sums
 
 @dataclass(frozen=True)
 class MixedProblem(CodedLayer):
-    """One linear layer of int8 or int4 weights."""
+    """One linear layer of weights of 8 bits, or of int4."""
 
     input_shape: tuple[int, ...]
     weight_shape: tuple[int, int]
@@ -27,13 +27,14 @@ class MixedProblem(CodedLayer):
     accumulation: str = "tensor_sm90"
     bias_dtype: str | None = None
     residual_dtype: str | None = None
+    scale_dtype: str = "float32"
+    zero_point_dtype: str = "int32"
 
     def numbers(self, given: Arrays) -> Array:
         """w: of channels the codes themselves."""
         if self.weight_scope[0] == "group":
             return super().numbers(given)
-        codes = self.groups.logical(self.groups.inputs["input"], given["weight"])
-        return codes.astype(FLOATS[self.values].dtype)
+        return self.code_values(given["weight"]).astype(FLOATS[self.values].dtype)
 
     @property
     def scales_sums(self) -> bool:
@@ -43,9 +44,9 @@ class MixedProblem(CodedLayer):
     def exact_products(self, given: Arrays, least: float) -> Sums:
         """Under the scales of channels."""
         made = super().exact_products(given, least)
-        return scaled(made, given["weight_scale"]) if self.scales_sums else made
+        return scaled(made, self.scale_values(given)) if self.scales_sums else made
 
     def sums(self, given: Arrays) -> Array:
         """t, which meets the scales of channels."""
         t = super().sums(given)
-        return t * given["weight_scale"] if self.scales_sums else t
+        return t * self.scale_values(given) if self.scales_sums else t
