@@ -35,7 +35,17 @@ from planq.errors import (
     WorkspaceError,
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
-from planq.ops import affine, codebook, group, linear, optimizer, outlier, packing, statistics
+from planq.ops import (
+    affine,
+    codebook,
+    group,
+    linear,
+    optimizer,
+    outlier,
+    packing,
+    routing,
+    statistics,
+)
 from planq.ops import memory as memory_family
 from planq.ops.affine import *
 from planq.ops.codebook import *
@@ -45,6 +55,7 @@ from planq.ops.memory import *
 from planq.ops.optimizer import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
+from planq.ops.routing import *
 from planq.ops.statistics import *
 from planq.plan import Plan, Status
 from planq.preference import PlanPreference
@@ -137,6 +148,7 @@ __all__ += memory_family.__all__
 __all__ += optimizer.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
+__all__ += routing.__all__
 __all__ += statistics.__all__
 
 _verbose.install()

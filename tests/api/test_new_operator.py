@@ -71,6 +71,7 @@ FLOORS: dict[str, set[str]] = {
     "optimizer": {"affine", "codebook"},
     "outlier": {"affine"},
     "packing": {"affine"},
+    "routing": set(),
     "statistics": set(),
 }
 

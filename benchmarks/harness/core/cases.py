@@ -32,7 +32,13 @@ _SHORT = {
 }
 # Fields whose words are part of a name.
 _WORDS = ("from_layout", "to_layout", "layout", "form", "algorithm", "state_format")
-_COUNTS = {"axis": "axis", "ranks": "ranks", "group_size": "group"}
+_COUNTS = {
+    "axis": "axis",
+    "ranks": "ranks",
+    "group_size": "group",
+    "top_k": "top",
+    "experts": "experts",
+}
 # Types that name a case, one after another.
 _TYPES = ("input_dtype", "output_dtype", "dtype", "parameter_dtype", "gradient_dtype")
 # Operators that write over what they are given to update.
@@ -43,7 +49,7 @@ _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32":
 def shape_field(operator: str) -> str:
     """The field with the extents of an operator whose problems are no products."""
     known = {info.name: info.fields for info in planq.operators()}[operator]
-    return next(name for name in ("shape", "shapes", "weight_shape") if name in known)
+    return next(name for name in ("shape", "shapes", "weight_shape", "input_shape") if name in known)
 
 
 def item_bytes(storage: str) -> int:

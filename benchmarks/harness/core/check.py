@@ -39,6 +39,8 @@ TOGETHER: Final = (
     "spmm_coo",
     "llm_int8_quantize",
     "pack_weight_4bit",
+    "moe_permute",
+    "moe_unpermute",
     "percentile_clip",
     "group_quantize",
     "group_dequantize",

@@ -39,6 +39,8 @@ PARAMETERS: Final = (
     "stats",
     "parameters",
     "minimum",
+    "expert_index",
+    "destination",
 )
 # The scalars of an optimizer's step.
 SCALARS: Final = {
@@ -103,6 +105,15 @@ def _of_list(name: str, desc: Any, device: torch.device) -> torch.Tensor:
     return places % each * (desc.shape[-1] // each)
 
 
+def _of_router(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
+    """Other experts for every rank of a token, or a row of its own for each pair."""
+    if name == "destination":
+        return torch.randperm(values.numel(), device=values.device).view_as(values)
+    tokens, top_k = values.shape
+    drawn = torch.rand(tokens, desc.experts, device=values.device)
+    return drawn.argsort(1)[:, torch.arange(top_k, device=values.device) % desc.experts]
+
+
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
     bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
@@ -119,6 +130,8 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(given_values(len(values)))
     elif name in ("row_index", "column_index", "count"):
         values.copy_(_of_list(name, desc, values.device))
+    elif name in ("expert_index", "destination"):
+        values.copy_(_of_router(name, desc, values))
     elif name == "index":  # columns spread over the matrix
         last = getattr(desc, "input_shape", getattr(desc, "shape", ()))[-1] - 1
         values.copy_(torch.linspace(0, last, len(values)).round_())

@@ -18,6 +18,7 @@ from harness.formulas import (
     optimizer,
     outlier,
     packing,
+    routing,
     static,
     statistics,
 )
@@ -53,6 +54,7 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "unpack_int4": packing.UnpackInt4,
     "reorder_mixed_dtype_weight": packing.Reorder,
     "pack_weight_4bit": packing.PackWeight,
+    "moe_permute": routing.MoePermute,
     "blockwise_quantize": codebook.Quantize,
     "blockwise_dequantize": codebook.Dequantize,
     "codebook_quantize": codebook.Quantize,

@@ -89,11 +89,14 @@ inline int __syncthreads_or(bool holds) { return __syncthreads_count(holds) > 0;
 inline void __syncwarp() { emulated::Block::current().wait_for_warp(); }
 template <class T>
 T __shfl_sync(unsigned, T value, int lane, int width = 32) {
-  static_assert(sizeof(T) == 4);
+  static_assert(sizeof(T) % 4 == 0);
   const int own = static_cast<int>(emulated::Block::current().lane());
   const auto from = static_cast<unsigned>(own / width * width + lane % width);
-  return std::bit_cast<T>(
-      emulated::Block::current().exchange(std::bit_cast<std::uint32_t>(value), from));
+  std::uint32_t words[sizeof(T) / 4];
+  std::memcpy(words, &value, sizeof value);
+  for (std::uint32_t& word : words) word = emulated::Block::current().exchange(word, from);
+  std::memcpy(&value, words, sizeof value);
+  return value;
 }
 template <class T>
 T __shfl_xor_sync(unsigned lanes, T value, int mask) {
@@ -116,6 +119,13 @@ T __reduce_max_sync(unsigned, T value) {
   emulated::Block::current().exchange(std::bit_cast<std::uint32_t>(value), given);
   for (const std::uint32_t each : given) value = std::max(value, std::bit_cast<T>(each));
   return value;
+}
+inline int __reduce_add_sync(unsigned, int value) {
+  std::uint32_t given[32];
+  emulated::Block::current().exchange(static_cast<std::uint32_t>(value), given);
+  std::uint32_t sum = 0;
+  for (const std::uint32_t each : given) sum += each;
+  return static_cast<int>(sum);
 }
 inline bool __all_sync(unsigned lanes, bool holds) {
   return __reduce_max_sync(lanes, holds ? 0u : 1u) == 0;

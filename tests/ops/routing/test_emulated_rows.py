@@ -1,0 +1,121 @@
+"""The CUDA kernels of the family, run on a processor."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ops.routing.moe_permute import cases as permutations
+from ops.routing.moe_unpermute import cases as sums
+from reference.formats import Array, Arrays
+from support.emulation import emulated
+from support.operators import expected, inputs_of
+
+# All that the operators have, in their order.
+PERMUTED = (
+    *("input", "expert_index", "scale"),
+    *("output", "expert_offset", "destination", "permuted_scale"),
+)
+SUMMED = ("input", "destination", "weight", "output")
+MOST = 20_000  # elements: threads take turns, each until it waits for others
+FEW_PAIRS = 2048
+
+
+class Given(ctypes.Structure):
+    """An operand, as emulated_rows.cpp takes it."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("strides", ctypes.c_int64 * 3),
+        ("rank", ctypes.c_int32),
+    )
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The kernels, compiled for the host."""
+    source = Path(__file__).with_name("emulated_rows.cpp")
+    return emulated(source, tmp_path_factory.mktemp("emulated"), "-mfma")
+
+
+def placed(values: Array, past: int) -> Array:
+    """A copy that begins so many elements past a vector, with as many behind each row."""
+    rows = values.shape[:-1] if values.ndim > 1 else ()
+    padded = (*rows, values.shape[-1] + (past if rows else 0))
+    room = np.full((int(np.prod(padded)) + past + 16) * values.itemsize + 16, 0xA5, np.uint8)
+    first = -room.ctypes.data % 16 + past * values.itemsize
+    nbytes = int(np.prod(padded)) * values.itemsize
+    copy = room[first : first + nbytes].view(values.dtype).reshape(padded)[..., : values.shape[-1]]
+    copy[...] = values
+    return copy
+
+
+def given_to(values: Array | None) -> Given:
+    """One operand."""
+    if values is None:
+        return Given()
+    strides = (*(stride // values.itemsize for stride in values.strides), 0, 0)[:3]
+    return Given(values.ctypes.data, (ctypes.c_int64 * 3)(*strides), values.ndim)
+
+
+def held_by(inputs: Arrays, outputs: Arrays, past: int) -> Arrays:
+    """Memory of all operands; that of outputs is poisoned."""
+    held = {name: placed(values, past) for name, values in inputs.items()}
+    poison = {name: np.full(v.nbytes, 0xA5, np.uint8).view(v.dtype) for name, v in outputs.items()}
+    return held | {name: placed(poison[name].reshape(v.shape), past) for name, v in outputs.items()}
+
+
+def listed(names: tuple[str, ...], held: Arrays) -> ctypes.Array[Given]:
+    """The operands in the order of the operator."""
+    return (Given * len(names))(*(given_to(held.get(name)) for name in names))
+
+
+def assert_same(held: Arrays, wanted: Arrays, what: str) -> None:
+    """Every output has the bits of the reference."""
+    for name, values in wanted.items():
+        assert np.ascontiguousarray(held[name]).tobytes() == values.tobytes(), f"{what}: {name}"
+
+
+@pytest.mark.parametrize("past", [0, 1, 3])
+def test_rows_go_where_the_reference_puts_them(kernels: ctypes.CDLL, past: int) -> None:
+    """By both bodies, in words of every size."""
+    every = (*permutations.cases(), *permutations.empty_cases())
+    chosen = [case for case in every if case.size <= MOST][past::2]
+    bodies = set()
+    for case in chosen:
+        problem, wanted = case.problem, expected(case)
+        for compared in (True, False) if problem.pairs <= FEW_PAIRS else (False,):
+            held = held_by(inputs_of(case), wanted, past)
+            kernels.permute(
+                compared,
+                *(ctypes.c_int64(extent) for extent in problem.input_shape),
+                held["input"].itemsize,
+                ctypes.c_int64(problem.top_k),
+                ctypes.c_int64(problem.experts),
+                listed(PERMUTED, held),
+            )
+            assert_same(held, wanted, f"{case.id}, past={past}, compared={compared}")
+            bodies.add((compared, problem.pairs > FEW_PAIRS))
+    assert bodies == {(True, False), (False, False), (False, True)}
+
+
+@pytest.mark.parametrize("past", [0, 1])
+def test_sums_have_the_bits_of_the_reference(kernels: ctypes.CDLL, past: int) -> None:
+    """By vectors, and, where rows do not begin at one, element by element."""
+    every = (*sums.cases(), *sums.empty_cases())
+    types = {"bfloat16": 2, "float32": 4}
+    chosen = [c for c in every if c.problem.input_dtype == "bfloat16" and c.size <= MOST]
+    chosen = [case for case in chosen if case.problem.output_dtype in types]
+    assert len(chosen) > 10
+    for case in chosen:
+        problem, wanted = case.problem, expected(case)
+        held = held_by(inputs_of(case), wanted, past)
+        kernels.unpermute(
+            *(ctypes.c_int64(extent) for extent in problem.input_shape),
+            types[problem.output_dtype],
+            listed(SUMMED, held),
+        )
+        assert_same(held, wanted, f"{case.id}, past={past}")
