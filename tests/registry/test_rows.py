@@ -26,8 +26,9 @@ from support.runner import Bench
 HOST = Host()
 INVARIANT = planq.PlanPreference(batch_invariant=True)
 MOST_CASES, MOST_ELEMENTS = 12, 1 << 16
-# Operators whose operands are lists: of entries, in the order of a matrix, or of tensors.
-LISTS = {"spmm_coo", "optimizer_step"}
+# Operators whose operands are lists: of entries, in the order of a matrix, of tensors, or of rows
+# that are named by their numbers.
+LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute"}
 S = planq.Scope
 
 

@@ -49,7 +49,9 @@ _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32":
 def shape_field(operator: str) -> str:
     """The field with the extents of an operator whose problems are no products."""
     known = {info.name: info.fields for info in planq.operators()}[operator]
-    return next(name for name in ("shape", "shapes", "weight_shape", "input_shape") if name in known)
+    return next(
+        name for name in ("shape", "shapes", "weight_shape", "input_shape") if name in known
+    )
 
 
 def item_bytes(storage: str) -> int:

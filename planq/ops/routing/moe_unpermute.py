@@ -17,8 +17,8 @@ class MoeUnpermuteDescriptor(Descriptor):
 
     When to use:
         Behind the layers of a mixture of experts, whose rows lie as
-        :class:`planq.MoePermuteDescriptor` has put their inputs. ``destination`` is what that wrote,
-        ``weight`` what the router gives to each expert of a token.
+        :class:`planq.MoePermuteDescriptor` has put their inputs. ``destination`` is what that
+        wrote, ``weight`` what the router gives to each expert of a token.
 
     Formula:
         ``s = +0``; then for each rank ``j``, ascending, ``s = fma(x, weight[t, j], s)`` in float32,

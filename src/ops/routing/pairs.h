@@ -1,5 +1,5 @@
-// Pairs of a token and a rank: the experts that a router has chosen for a token, one to a rank. Each
-// pair has a row of its own, and rows are those of tensors (tokens, top_k, width).
+// Pairs of a token and a rank: the experts that a router has chosen for a token, one to a rank.
+// Each pair has a row of its own, and rows are those of tensors (tokens, top_k, width).
 #pragma once
 
 #include <cstdint>

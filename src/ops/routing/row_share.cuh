@@ -23,10 +23,11 @@ struct RowShare {
   RowShare(std::int64_t row_count, std::int64_t row_units, int each, const Device& device)
       : rows(row_count), units(row_units) {
     const std::int64_t wanted = cuda::ceil_div(units, each);
-    lanes = static_cast<int>(cuda::power_of_two(
-        std::clamp<std::int64_t>(wanted, cuda::kWarp, std::int64_t{kThreads})));
+    lanes = static_cast<int>(
+        cuda::power_of_two(std::clamp<std::int64_t>(wanted, cuda::kWarp, std::int64_t{kThreads})));
     // Blocks beyond those that run at the same time would gain nothing.
-    const std::int64_t some = 2 * std::int64_t{device.multiprocessors} / std::max<std::int64_t>(rows, 1);
+    const std::int64_t some =
+        2 * std::int64_t{device.multiprocessors} / std::max<std::int64_t>(rows, 1);
     slices = static_cast<int>(
         std::clamp<std::int64_t>(std::min(some, cuda::ceil_div(units, kThreads)), 1, 1 << 10));
   }

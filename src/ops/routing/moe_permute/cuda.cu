@@ -172,8 +172,7 @@ __device__ __forceinline__ void write_expert_offsets(const MoveArgs<Order>& args
   const int64_t first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / Order::kLanes;
   const int64_t step = int64_t{gridDim.x} * kThreads / Order::kLanes;
   for (int64_t key = first; key <= args.pairs.experts; key += step) {
-    const int64_t before =
-        args.order.rows_before(args.pairs, shared, static_cast<uint32_t>(key));
+    const int64_t before = args.order.rows_before(args.pairs, shared, static_cast<uint32_t>(key));
     if (threadIdx.x % Order::kLanes == 0) args.expert_offset[key] = static_cast<int32_t>(before);
   }
 }

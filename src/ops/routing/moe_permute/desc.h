@@ -36,15 +36,15 @@ enum Operand : int {
 };
 inline constexpr Rule kTokens = axis_of("input_shape", 0);
 inline constexpr auto kOperands = operands(
-    kFields, {{"input", Role::Input, "input_dtype", "input_shape"},
-              {"expert_index", Role::Input, DType::Int32, axes(kTokens, "top_k")},
-              {"scale", Role::Input, "scale_dtype", kTokens, is_set("scale_dtype")},
-              {"output", Role::Output, "input_dtype",
-               axes(kTokens, "top_k", last_of("input_shape"))},
-              {"expert_offset", Role::Output, DType::Int32, Rule("experts") + 1},
-              {"destination", Role::Output, DType::Int32, axes(kTokens, "top_k")},
-              {"permuted_scale", Role::Output, "scale_dtype", axes(kTokens, "top_k"),
-               is_set("scale_dtype")}});
+    kFields,
+    {{"input", Role::Input, "input_dtype", "input_shape"},
+     {"expert_index", Role::Input, DType::Int32, axes(kTokens, "top_k")},
+     {"scale", Role::Input, "scale_dtype", kTokens, is_set("scale_dtype")},
+     {"output", Role::Output, "input_dtype", axes(kTokens, "top_k", last_of("input_shape"))},
+     {"expert_offset", Role::Output, DType::Int32, Rule("experts") + 1},
+     {"destination", Role::Output, DType::Int32, axes(kTokens, "top_k")},
+     {"permuted_scale", Role::Output, "scale_dtype", axes(kTokens, "top_k"),
+      is_set("scale_dtype")}});
 
 // A pair's sort key: its expert, or `experts` where the index names none of them.
 PLANQ_HD std::uint32_t key_of(std::int32_t expert, std::uint32_t experts) {

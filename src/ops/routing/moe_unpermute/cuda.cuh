@@ -106,8 +106,7 @@ __global__ void __launch_bounds__(kThreads) sum_rows(const __grid_constant__ Sum
   const int64_t token = args.share.first_row() + args.share.own_row();
   if (token >= args.share.rows) return;
 #pragma unroll 1
-  for (int64_t unit = args.share.first_unit(); unit < args.share.units;
-       unit += args.share.step()) {
+  for (int64_t unit = args.share.first_unit(); unit < args.share.units; unit += args.share.step()) {
     const int64_t column = unit * kCount;
     float sums[kCount] = {};
 #pragma unroll 1
@@ -133,19 +132,20 @@ Status launch_sums(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const Operands& given = call.operands;
   const routing::RowShare share(f.tokens(), f.width() / kCount, 1, call.device);
-  const SumArgs<U> args = {share,
-                           static_cast<const Element*>(given[kInput].data),
-                           static_cast<const std::int32_t*>(given[kDestination].data),
-                           static_cast<const float*>(given[kWeight].data),
-                           static_cast<U*>(given[kOutput].data),
-                           given[kInput].strides[1],
-                           given[kInput].strides[0],
-                           given[kDestination].strides[0],
-                           given[kWeight].strides[0],
-                           given[kOutput].strides[0],
-                           cuda::Divider(static_cast<std::uint32_t>(std::max<int64_t>(f.top_k(), 1))),
-                           f.pairs(),
-                           static_cast<int>(f.top_k())};
+  const SumArgs<U> args = {
+      share,
+      static_cast<const Element*>(given[kInput].data),
+      static_cast<const std::int32_t*>(given[kDestination].data),
+      static_cast<const float*>(given[kWeight].data),
+      static_cast<U*>(given[kOutput].data),
+      given[kInput].strides[1],
+      given[kInput].strides[0],
+      given[kDestination].strides[0],
+      given[kWeight].strides[0],
+      given[kOutput].strides[0],
+      cuda::Divider(static_cast<std::uint32_t>(std::max<int64_t>(f.top_k(), 1))),
+      f.pairs(),
+      static_cast<int>(f.top_k())};
   return cuda::launch(sum_rows<U, kCount>, share.grid(), args, bound);
 }
 

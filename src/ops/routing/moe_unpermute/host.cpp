@@ -69,14 +69,13 @@ template <DType kInputType, DType kOutputType>
 Status compute(const Call& call, const Stream& stream) {
   const Fields& f = call.fields<Fields>();
   const int64_t chunks = (f.width() + kChunk - 1) / kChunk;
-  host::parallel_for(
-      stream.threads, f.tokens() * chunks, kGrain, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          const int64_t column = i % chunks * kChunk;
-          sum_chunk<math::Stored<kInputType>, math::Stored<kOutputType>>(
-              call, i / chunks, column, std::min(kChunk, f.width() - column));
-        }
-      });
+  host::parallel_for(stream.threads, f.tokens() * chunks, kGrain, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t column = i % chunks * kChunk;
+      sum_chunk<math::Stored<kInputType>, math::Stored<kOutputType>>(
+          call, i / chunks, column, std::min(kChunk, f.width() - column));
+    }
+  });
   return Status::success();
 }
 

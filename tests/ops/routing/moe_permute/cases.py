@@ -64,9 +64,7 @@ class Case:
         tokens = problem.input_shape[0]
         given = {
             "input": any_bits(problem.input_shape, problem.input_dtype, seed),
-            "expert_index": experts_of(
-                tokens, problem.top_k, problem.experts, self.kind, seed + 1
-            ),
+            "expert_index": experts_of(tokens, problem.top_k, problem.experts, self.kind, seed + 1),
         }
         if problem.scale_dtype:
             given["scale"] = any_bits((tokens,), problem.scale_dtype, seed + 2)
@@ -81,9 +79,7 @@ class Case:
         return iter(())
 
 
-def _cases(
-    sizes: tuple[tuple[tuple[int, int], int, int], ...], turns: int
-) -> tuple[Case, ...]:
+def _cases(sizes: tuple[tuple[tuple[int, int], int, int], ...], turns: int) -> tuple[Case, ...]:
     found: list[Case] = []
     for shape, top_k, experts in sizes:
         for turn in range(turns):
