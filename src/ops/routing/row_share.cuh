@@ -29,7 +29,7 @@ struct RowShare {
     const std::int64_t some =
         2 * std::int64_t{device.multiprocessors} / std::max<std::int64_t>(rows, 1);
     slices = static_cast<int>(
-        std::clamp<std::int64_t>(std::min(some, cuda::ceil_div(units, kThreads)), 1, 1 << 10));
+        std::max<std::int64_t>(std::min(some, cuda::ceil_div(units, kThreads)), 1));
   }
   cuda::Grid grid() const {
     const std::int64_t groups = cuda::ceil_div(rows, kThreads / lanes);

@@ -159,8 +159,8 @@ struct MoveArgs {
   void* output;
   int64_t input_stride;
   routing::PairRows outputs, scales;
-  const float* scale;  // null: there are none
-  float* permuted_scale;
+  const uint32_t* scale;  // bits that are moved; null: there are none
+  uint32_t* permuted_scale;
   int32_t *expert_offset, *destination;
   int64_t destination_stride;
   int top_k;
@@ -186,7 +186,7 @@ __device__ __forceinline__ int64_t settle(const MoveArgs<Order>& args, int64_t t
     args.destination[token * args.destination_stride + rank] =
         has_expert ? static_cast<int32_t>(row) : routing::kNoRow;
     if (args.scale)
-      args.permuted_scale[args.scales.offset(row)] = has_expert ? args.scale[token] : 0.0f;
+      args.permuted_scale[args.scales.offset(row)] = has_expert ? args.scale[token] : 0;
   }
   const int64_t offset = args.outputs.offset(row);
   return has_expert ? offset : ~offset;
@@ -211,43 +211,55 @@ __device__ __forceinline__ void find_rows(const MoveArgs<Order>& args,
   }
 }
 
-template <class Word, class Order>
-__device__ __forceinline__ void move_row(const MoveArgs<Order>& args, int64_t token, int ranks,
-                                         const int64_t (&offsets)[kRanks]) {
-  const Word* const from = static_cast<const Word*>(args.input) + token * args.input_stride;
-  const int64_t words = args.share.units, step = args.share.step();
-#pragma unroll 1
-  for (int64_t first = args.share.first_unit(); first < words; first += kEach * step) {
-    Word held[kEach];
+// Some words of a token's row.
+template <class Word>
+struct Words {
+  Word held[kEach];
+
+  template <class Order>
+  __device__ __forceinline__ void load(const MoveArgs<Order>& args, int64_t token, int64_t first) {
+    const Word* const from = static_cast<const Word*>(args.input) + token * args.input_stride;
 #pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      if (first + i * step < words) held[i] = from[first + i * step];
-#pragma unroll 1
-    for (int rank = 0; rank < ranks; ++rank) {
-      const int64_t offset = offsets[rank];
-      Word* const to = static_cast<Word*>(args.output) + (offset < 0 ? ~offset : offset);
-#pragma unroll
-      for (int i = 0; i < kEach; ++i)
-        if (first + i * step < words) to[first + i * step] = offset < 0 ? Word{} : held[i];
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t at = first + i * args.share.step();
+      if (at < args.share.units) held[i] = from[at];
     }
   }
-}
+  template <class Order>
+  __device__ __forceinline__ void store(const MoveArgs<Order>& args, int64_t offset,
+                                        int64_t first) const {
+    Word* const to = static_cast<Word*>(args.output) + (offset < 0 ? ~offset : offset);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t at = first + i * args.share.step();
+      if (at < args.share.units) to[at] = offset < 0 ? Word{} : held[i];
+    }
+  }
+};
 
 template <class Word, class Order>
 __global__ void __launch_bounds__(kThreads)
     move_rows(const __grid_constant__ MoveArgs<Order> args) {
   __shared__ typename Order::Shared shared;
   __shared__ int64_t offsets[kRows][kRanks];
+  const int own = args.share.own_row();
+  const int64_t token = args.share.first_row() + own, start = args.share.first_unit();
+  const int64_t units = token < args.share.rows ? args.share.units : 0;
+  Words<Word> words;
+  if (start < units) words.load(args, token, start);  // under way while rows are found
   args.order.begin(args.pairs, shared);
   write_expert_offsets(args, shared);
-  const int own = args.share.own_row();
-  const int64_t token = args.share.first_row() + own;
 #pragma unroll 1
   for (int first = 0; first < args.top_k; first += kRanks) {
     const int ranks = args.top_k - first < kRanks ? args.top_k - first : kRanks;
     find_rows(args, shared, first, ranks, offsets);
     __syncthreads();
-    if (token < args.share.rows) move_row<Word>(args, token, ranks, offsets[own]);
+#pragma unroll 1
+    for (int64_t unit = start; unit < units; unit += kEach * args.share.step()) {
+      if (first > 0 || unit > start) words.load(args, token, unit);
+#pragma unroll 1
+      for (int rank = 0; rank < ranks; ++rank) words.store(args, offsets[own][rank], unit);
+    }
     __syncthreads();  // the offsets have been read
   }
 }
@@ -290,8 +302,8 @@ Status launch_words(const Call& call, const Order& order, Bound& bound) {
                                 given[kInput].strides[0] / elements,
                                 routing::PairRows(f.top_k, given[kOutput], elements),
                                 routing::PairRows(f.top_k, given[kPermutedScale], 1),
-                                static_cast<const float*>(given[kScale].data),
-                                static_cast<float*>(given[kPermutedScale].data),
+                                static_cast<const uint32_t*>(given[kScale].data),
+                                static_cast<uint32_t*>(given[kPermutedScale].data),
                                 static_cast<int32_t*>(given[kExpertOffset].data),
                                 static_cast<int32_t*>(given[kDestination].data),
                                 given[kDestination].strides[0],

@@ -80,8 +80,9 @@ class Permutation {
   std::byte* output_row(int64_t row) const {
     return static_cast<std::byte*>(operands_[kOutput].data) + outputs_.offset(row) * size_;
   }
-  float& permuted_scale(int64_t row) const {
-    return *at<float>(kPermutedScale, row / fields_.top_k, row % fields_.top_k);
+  // The bits of a scale.
+  std::uint32_t& permuted_scale(int64_t row) const {
+    return *at<std::uint32_t>(kPermutedScale, row / fields_.top_k, row % fields_.top_k);
   }
 
   void move_pair(int64_t token, int64_t rank) const {
@@ -93,8 +94,7 @@ class Permutation {
                       token * operands_[kInput].strides[0] * size_,
                   static_cast<std::size_t>(row_bytes()));
     if (has_scales())
-      std::memcpy(&permuted_scale(row), static_cast<const float*>(operands_[kScale].data) + token,
-                  sizeof(float));
+      permuted_scale(row) = static_cast<const std::uint32_t*>(operands_[kScale].data)[token];
   }
   void clear_row(int64_t row) const {
     if (row_bytes() > 0) std::memset(output_row(row), 0, static_cast<std::size_t>(row_bytes()));
