@@ -1,13 +1,16 @@
 // A block of threads on one thread of the host: each runs until it waits at a barrier, then the
-// next one does.
+// next one does that need not wait. Contexts begin threads; jumps go from one to another, because
+// they leave the mask of signals alone, which takes a call of the system.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -20,6 +23,7 @@ namespace emulated {
 
 inline constexpr std::size_t kStackBytes = 128 << 10;
 inline constexpr unsigned kWarpThreads = 32;
+inline constexpr unsigned kMostWords = 6;  // that a lane gives at once
 
 class Block {
  public:
@@ -34,24 +38,23 @@ class Block {
     blockIdx = {index, 0, 0};
     arrived_.assign(threads / kWarpThreads + 1, 0);
     generation_.assign(arrived_.size(), 0);
-    words_.assign(threads, 0);
+    words_.assign(threads, {});
     threads_.resize(threads);
     stacks_.resize(threads * kStackBytes);
     for (unsigned i = 0; i < threads; ++i) {
       Thread& thread = threads_[i];
-      thread.ended = false;
+      thread.state = State::New;
       getcontext(&thread.context);
       thread.context.uc_stack.ss_sp = stacks_.data() + i * kStackBytes;
       thread.context.uc_stack.ss_size = kStackBytes;
-      thread.context.uc_link = &scheduler_;
       makecontext(&thread.context, &Block::begin, 0);
     }
     for (unsigned ended = 0; ended < threads;) {
       moved_ = false;
       ended = 0;
       for (unsigned i = 0; i < threads; ++i) {
-        if (!threads_[i].ended) switch_to(i);
-        ended += threads_[i].ended ? 1 : 0;
+        if (goes_on(threads_[i])) switch_to(i);
+        ended += threads_[i].state == State::Ended ? 1 : 0;
       }
       if (!moved_ && ended < threads) fail("threads wait for each other for ever");
     }
@@ -62,47 +65,66 @@ class Block {
 
   // How many threads of the block say yes.
   int count(bool yes) {
-    words_[running_] = yes ? 1 : 0;
+    words_[running_][0] = yes ? 1 : 0;
     wait_for_block();
     int found = 0;
-    for (const std::uint32_t word : words_) found += static_cast<int>(word);
+    for (const Words& words : words_) found += static_cast<int>(words[0]);
     wait_for_block();
     return found;
   }
 
   // What a lane of this warp gives, to each that asks for it.
   std::uint32_t exchange(std::uint32_t word, unsigned lane) {
-    words_[running_] = word;
+    words_[running_][0] = word;
     wait_for_warp();
-    const std::uint32_t given = words_[running_ / kWarpThreads * kWarpThreads + lane];
+    const std::uint32_t given = words_[running_ / kWarpThreads * kWarpThreads + lane][0];
     wait_for_warp();
     return given;
   }
-  // What all lanes of this warp give.
-  void exchange(std::uint32_t word, std::uint32_t (&given)[kWarpThreads]) {
-    words_[running_] = word;
+  // What all lanes of this warp give: so many words each.
+  template <unsigned kWords>
+  void exchange(const std::uint32_t (&own)[kWords], std::uint32_t (&given)[kWords][kWarpThreads]) {
+    static_assert(kWords <= kMostWords);
+    std::copy(own, own + kWords, words_[running_].begin());
     wait_for_warp();
-    std::memcpy(given, &words_[running_ / kWarpThreads * kWarpThreads], sizeof given);
+    const Words* const warp = &words_[running_ / kWarpThreads * kWarpThreads];
+    for (unsigned i = 0; i < kWords; ++i)
+      for (unsigned lane = 0; lane < kWarpThreads; ++lane) given[i][lane] = warp[lane][i];
     wait_for_warp();
   }
   unsigned lane() const { return running_ % kWarpThreads; }
 
  private:
+  using Words = std::array<std::uint32_t, kMostWords>;
+  enum class State { New, Ready, Waiting, Ended };
   struct Thread {
     ucontext_t context;
-    bool ended;
+    jmp_buf place;
+    State state;
+    std::size_t barrier;  // where it waits
+    unsigned generation;  // of that barrier
   };
 
   static void begin() {
     Block& block = current();
     (*block.body_)();
-    block.threads_[block.running_].ended = true;
+    block.threads_[block.running_].state = State::Ended;
     block.moved_ = true;
+    _longjmp(block.scheduler_, 1);
   }
-  void switch_to(unsigned thread) {
-    running_ = thread;
-    threadIdx = {thread, 0, 0};
-    swapcontext(&scheduler_, &threads_[thread].context);
+  bool goes_on(const Thread& thread) const {
+    if (thread.state == State::Waiting) return generation_[thread.barrier] != thread.generation;
+    return thread.state != State::Ended;
+  }
+  void switch_to(unsigned index) {
+    running_ = index;
+    threadIdx = {index, 0, 0};
+    Thread& thread = threads_[index];
+    if (_setjmp(scheduler_) != 0) return;
+    const bool begins = thread.state == State::New;
+    thread.state = State::Ready;
+    if (begins) setcontext(&thread.context);
+    _longjmp(thread.place, 1);
   }
   void wait(std::size_t barrier, unsigned threads) {
     moved_ = true;
@@ -111,8 +133,11 @@ class Block {
       ++generation_[barrier];
       return;
     }
-    for (const unsigned before = generation_[barrier]; generation_[barrier] == before;)
-      swapcontext(&threads_[running_].context, &scheduler_);
+    Thread& thread = threads_[running_];
+    thread.state = State::Waiting;
+    thread.barrier = barrier;
+    thread.generation = generation_[barrier];
+    if (_setjmp(thread.place) == 0) _longjmp(scheduler_, 1);
   }
   [[noreturn]] static void fail(const char* what) {
     std::fprintf(stderr, "block %u: %s\n", blockIdx.x, what);
@@ -120,13 +145,13 @@ class Block {
   }
 
   const std::function<void()>* body_ = nullptr;
-  ucontext_t scheduler_{};
+  jmp_buf scheduler_;
   unsigned running_ = 0;
   bool moved_ = false;
   std::vector<Thread> threads_;
   std::vector<char> stacks_;
   std::vector<unsigned> arrived_, generation_;  // of each warp's barrier, then of the block's
-  std::vector<std::uint32_t> words_;
+  std::vector<Words> words_;
 };
 
 }  // namespace emulated

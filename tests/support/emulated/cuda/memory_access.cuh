@@ -115,9 +115,10 @@ T __shfl_up_sync(unsigned lanes, T value, int by) {
 }
 template <class T>
 T __reduce_max_sync(unsigned, T value) {
-  std::uint32_t given[32];
-  emulated::Block::current().exchange(std::bit_cast<std::uint32_t>(value), given);
-  for (const std::uint32_t each : given) value = std::max(value, std::bit_cast<T>(each));
+  const std::uint32_t own[1] = {std::bit_cast<std::uint32_t>(value)};
+  std::uint32_t given[1][32];
+  emulated::Block::current().exchange(own, given);
+  for (const std::uint32_t each : given[0]) value = std::max(value, std::bit_cast<T>(each));
   return value;
 }
 inline int __reduce_add_sync(unsigned, int value) {

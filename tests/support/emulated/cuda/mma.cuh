@@ -30,8 +30,9 @@ class MatrixRows {
   explicit MatrixRows(SharedAddress shared) {
     if (shared % kVectorBytes != 0) std::abort();
     emulated::Block& block = emulated::Block::current();
-    block.exchange(static_cast<std::uint32_t>(shared), halves_[0]);
-    block.exchange(static_cast<std::uint32_t>(std::uint64_t{shared} >> 32), halves_[1]);
+    const std::uint32_t own[2] = {static_cast<std::uint32_t>(shared),
+                                  static_cast<std::uint32_t>(std::uint64_t{shared} >> 32)};
+    block.exchange(own, halves_);
   }
   std::uint32_t number(unsigned matrix, unsigned row, unsigned column) const {
     const unsigned lane = matrix * 8 + row;
@@ -63,9 +64,8 @@ class WarpStep {
  public:
   // The words of all lanes: four of the first factor, two of the second.
   WarpStep(const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-    emulated::Block& block = emulated::Block::current();
     const std::uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
-    for (int i = 0; i < 6; ++i) block.exchange(own[i], words_[i]);
+    emulated::Block::current().exchange(own, words_);
   }
   // Onto the sum of a row of the first factor and one of the second.
   float add(float sum, int row, int column) const {
