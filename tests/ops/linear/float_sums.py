@@ -79,34 +79,53 @@ def exact_step(
 
 # --- All sums of a product, in float64 -----------------------------------------------------------
 
+ABSENT = -1000  # below every exponent that two factors have together
+
 
 def exponents(values: Array, lowest: int) -> Array:
     """Of every number's leading bit, and no less than the lowest."""
     return np.maximum(np.frexp(values)[1] - 1, lowest)
 
 
+def places(values: Array, lowest: int) -> Array:
+    """The same of what a group is aligned to; zeros and what is not finite have no part in it."""
+    counts = np.isfinite(values) & (values != 0)
+    return np.where(counts, exponents(values, lowest), ABSENT).astype(np.int16)
+
+
+def without_number(products: Array, accumulator: Array) -> Array:
+    """What infinities and NaN among the addends make of each sum; 0 where there are none."""
+    plus, minus, lost = (
+        of(products).any(axis=0) | of(accumulator) for of in (np.isposinf, np.isneginf, np.isnan)
+    )
+    made = np.where(plus, np.inf, np.where(minus, -np.inf, 0.0))
+    return np.where(lost | (plus & minus), np.nan, made)
+
+
 @np.errstate(invalid="ignore", over="ignore")
 def step(
     core: TensorCore, accumulator: Array, a: Array, w: Array, lowest: tuple[int, int]
 ) -> Array:
-    """One step for rows of both: (m, n) from (m, group) and (n, group). float64 is exact here."""
-    products = a[:, None, :] * w[None, :, :]
-    addends = np.concatenate([products, accumulator[:, :, None].astype(np.float64)], axis=2)
-    of_products = exponents(a, lowest[0])[:, None, :] + exponents(w, lowest[1])[None, :, :]
-    own = exponents(accumulator.astype(np.float64), -126)[:, :, None]
-    every = np.concatenate([of_products, own], axis=2)
-    every = np.where(np.isfinite(addends) & (addends != 0), every, FLOOR)
-    largest = every.max(axis=2, initial=FLOOR)
-    finite = np.where(np.isfinite(addends), addends, 0.0)
-    total = np.trunc(np.ldexp(finite, core.fraction - largest[:, :, None])).sum(axis=2)
+    """One step for rows of both: (m, n) from (m, group) and (n, group). float64 is exact here.
+
+    The group is the first axis of what is made of it: NumPy adds whole planes fast.
+    """
+    accumulator = accumulator.astype(np.float64)
+    products = a.T[:, :, None] * w.T[:, None, :]
+    of_products = places(a, lowest[0]).T[:, :, None] + places(w, lowest[1]).T[:, None, :]
+    largest = np.maximum(of_products.max(axis=0, initial=FLOOR), places(accumulator, -126))
+    finite = all(np.isfinite(each).all() for each in (a, w, accumulator))
+    odd = None if finite else without_number(products, accumulator)
+    if odd is not None:
+        products, accumulator = (np.where(np.isfinite(x), x, 0) for x in (products, accumulator))
+    unit = np.ldexp(1.0, core.fraction - largest)
+    products *= unit
+    total = np.trunc(products, out=products).sum(axis=0) + np.trunc(accumulator * unit)
     total = np.ldexp(total, largest - core.fraction)
     quantum = exponents(total, -126) - core.out
     total = np.ldexp(np.trunc(np.ldexp(total, -quantum)), quantum) + 0.0
     result = np.where(np.abs(total) >= 2.0**128, np.copysign(np.inf, total), total)
-    plus, minus = (addends == np.inf).any(axis=2), (addends == -np.inf).any(axis=2)
-    result = np.where(plus, np.inf, np.where(minus, -np.inf, result))
-    result = np.where(np.isnan(addends).any(axis=2) | (plus & minus), np.nan, result)
-    return as_tensor_core(result)
+    return as_tensor_core(result if odd is None else np.where(odd == 0, result, odd))
 
 
 def as_tensor_core(values: Array) -> Array:
