@@ -120,17 +120,19 @@ _DECIDED: Final = ("batch_invariant", "math", "accumulator", "rounding")
 
 
 def guarantee_of(kernel: dict[str, Any]) -> PrecisionGuarantee:
-    """The guarantee of a kernel from its native description; equal ones share an object.
+    """The guarantee of a kernel from its native description; equal ones share an object."""
+    return guarantee_for(kernel, tuple(kernel["guarantee"][name] for name in _DECIDED), None)
 
-    It has the number of terms if the description has it, as for the kernels of a descriptor.
-    """
-    values = kernel["guarantee"]
-    key = (kernel["sku"], tuple(values[name] for name in _DECIDED))
-    bound = values["error_bound"]
+
+def guarantee_for(
+    kernel: dict[str, Any], decided: tuple[Any, ...], terms: int | None
+) -> PrecisionGuarantee:
+    """The same for a descriptor, which decides some fields and the number of terms."""
+    key = (kernel["sku"], decided)
     if key not in _MADE:
-        plain = None if bound is None else {**bound, "terms": None}
-        _MADE[key] = PrecisionGuarantee.from_dict({**values, "error_bound": plain})
-    return _with_terms(_MADE[key], None if bound is None else bound["terms"])
+        fields = dict(zip(_DECIDED, decided, strict=True))
+        _MADE[key] = PrecisionGuarantee.from_dict({**kernel["guarantee"], **fields})
+    return _with_terms(_MADE[key], terms)
 
 
 def guarantee_of_plan(plan: PlanBase) -> PrecisionGuarantee:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from planq import _core
@@ -12,7 +13,7 @@ from planq.arguments import StreamLike
 from planq.descriptor import Descriptor
 from planq.dtypes import Backend, DType
 from planq.errors import DescriptorError, shown
-from planq.guarantee import PrecisionGuarantee, guarantee_of
+from planq.guarantee import PrecisionGuarantee, guarantee_for
 from planq.preference import PlanPreference
 
 
@@ -262,16 +263,31 @@ def explain(
                 sku=kernel["sku"],
                 body=kernel["body"],
                 revision=kernel["revision"],
-                backend=Backend(kernel["backend"]),
+                backend=kernel["backend"],
                 rank=kernel["rank"],
                 chosen=chosen,
                 reason=reason,
                 reason_kind=kind,
-                guarantee=guarantee_of(kernel),
+                guarantee=guarantee_for(kernel, decided, terms),
                 workspace=workspace,
                 constraints=kernel["constraints"],
-                dtypes=tuple(DType(name) for name in kernel["dtypes"]),
+                dtypes=kernel["dtypes"],
             )
-            for kernel, chosen, kind, reason, workspace in candidates
+            for kernel, (decided, terms, chosen, kind, reason, workspace) in zip(
+                _kernels(desc.operator), candidates, strict=True
+            )
         )
     )
+
+
+@cache
+def _kernels(operator: str) -> list[dict[str, Any]]:
+    """What is the same for every descriptor, in the order of preference."""
+    return [
+        {
+            **kernel,
+            "backend": Backend(kernel["backend"]),
+            "dtypes": tuple(DType(name) for name in kernel["dtypes"]),
+        }
+        for kernel in _core.operator(operator)["kernels"]
+    ]

@@ -90,19 +90,21 @@ def answer(candidate: planq.Candidate) -> str:
 
 def explained(desc: planq.Descriptor, device: str, names: frozenset[str]) -> Table:
     """The current answer, as far as it is about some kernels or the one that is chosen."""
-    candidates = [
-        c for c in planq.explain(desc, device=device).candidates if name_of(c) in names or c.chosen
+    answers = [
+        (candidate.reason_kind, name, answer(candidate))
+        for candidate in planq.explain(desc, device=device).candidates
+        if (name := name_of(candidate)) in names or candidate.chosen
     ]
-    digested = [c for c in candidates if c.reason_kind in DIGESTED]
-    said = "\n".join(f"{name_of(c)}: {answer(c)}" for c in digested)
-    kinds = sorted(Counter(c.reason_kind for c in digested).items())
+    digested = [each for each in answers if each[0] in DIGESTED]
+    said = "\n".join(f"{name}: {text}" for _, name, text in digested)
+    kinds = sorted(Counter(kind for kind, _, _ in digested).items())
     counts = "".join(f", {count} for another {kind}" for kind, count in kinds)
     listed = (*DIGESTED, "backend")
     return Table(
-        lines=tuple((name_of(c), answer(c)) for c in candidates if c.reason_kind not in listed),
+        lines=tuple((name, text) for kind, name, text in answers if kind not in listed),
         refused=hashlib.sha256(said.encode()).hexdigest()[:16] + counts,
-        elsewhere=frozenset(answer(c) for c in candidates if c.reason_kind == "backend"),
-        reasons="\n".join(f"{n} x {t}" for t, n in Counter(map(answer, digested)).items()),
+        elsewhere=frozenset(text for kind, _, text in answers if kind == "backend"),
+        reasons="\n".join(f"{n} x {t}" for t, n in Counter(t for _, _, t in digested).items()),
     )
 
 

@@ -12,16 +12,17 @@ namespace py = pybind11;
 
 namespace {
 
-// The coefficients, and how many terms there are if a descriptor says so.
-py::object bound_values(const ErrorBound& bound, std::optional<std::int64_t> terms) {
+// The coefficients; a descriptor says how many terms there are.
+py::object bound_values(const ErrorBound& bound) {
   using namespace py::literals;
   if (!bound.terms) return py::none();
-  return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term, "terms"_a = terms,
-                  "epsilon"_a = bound.epsilon, "least_factor"_a = bound.least_factor,
+  return py::dict("constant"_a = bound.constant, "per_term"_a = bound.per_term,
+                  "terms"_a = py::none(), "epsilon"_a = bound.epsilon,
+                  "least_factor"_a = bound.least_factor,
                   "output_rounding"_a = bound.output_rounding);
 }
 
-py::dict guarantee_values(const Guarantee& guarantee, std::optional<std::int64_t> terms) {
+py::dict guarantee_values(const Guarantee& guarantee) {
   using namespace py::literals;
   const py::object ulp = guarantee.max_ulp == kUlpUnknown
                              ? py::object(py::none())
@@ -30,7 +31,7 @@ py::dict guarantee_values(const Guarantee& guarantee, std::optional<std::int64_t
                   "math"_a = text(name_of(guarantee.math.value)),
                   "accumulator"_a = text(name_of(guarantee.accumulator.value)),
                   "rounding"_a = text(name_of(guarantee.rounding.value)), "max_ulp"_a = ulp,
-                  "error_bound"_a = bound_values(guarantee.error_bound, terms),
+                  "error_bound"_a = bound_values(guarantee.error_bound),
                   "batch_invariant"_a = guarantee.batch_invariant.value,
                   "basis"_a = text(guarantee.basis.value));
 }
@@ -46,8 +47,7 @@ py::list body_values(const Operator& op, std::span<const Candidate> bodies) {
   return listed;
 }
 
-py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
-                       std::optional<std::int64_t> terms) {
+py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee) {
   using namespace py::literals;
   const py::tuple constraints(py::cast(constraint_texts(op, kernel)));
   const py::object max_arch =
@@ -58,7 +58,7 @@ py::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee
                   "dtypes"_a = py::tuple(dtypes), "revision"_a = kernel.revision,
                   "backend"_a = text(name_of(kernel.backend)), "min_arch"_a = kernel.arch.first,
                   "max_arch"_a = max_arch, "constraints"_a = constraints, "rank"_a = kernel.rank,
-                  "guarantee"_a = guarantee_values(guarantee, terms));
+                  "guarantee"_a = guarantee_values(guarantee));
 }
 
 std::tuple<bool, std::string, std::string, std::string> decided_values(const Guarantee& guarantee) {

@@ -3,8 +3,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,10 +17,8 @@ namespace planq::python {
 inline std::string text(std::string_view view) { return std::string(view); }
 
 // A kernel's entry: SKU, body, revision, backend, architectures, rank, the guarantee that is given,
-// and its constraints in words. `terms`: of the error bound; none where no descriptor says how
-// many.
-pybind11::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee,
-                             std::optional<std::int64_t> terms = std::nullopt);
+// and its constraints in words.
+pybind11::dict kernel_values(const Operator& op, const Kernel& kernel, const Guarantee& guarantee);
 // One tuple per body: (name, chosen, reason, workspace, constraints).
 pybind11::list body_values(const Operator& op, std::span<const Candidate> bodies);
 // Of a guarantee what a descriptor may decide; with the SKU, a key of what all of it is.

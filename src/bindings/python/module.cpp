@@ -124,17 +124,17 @@ py::list format_values() {
   return listed;
 }
 
-// One tuple per kernel in order of preference: (kernel, chosen, kind, reason, workspace).
+// One tuple per kernel in order of preference, which is that of operator_values: what the
+// descriptor decides of its guarantee, terms of the error bound, chosen, kind, reason, workspace.
 py::list selection_values(const Descriptor& descriptor, const Preference& preference,
                           const Device& device) {
   py::list listed;
   for (const Candidate& candidate : select(descriptor, preference, device).candidates) {
     const Kernel& kernel = *candidate.kernel;
-    listed.append(
-        py::make_tuple(kernel_values(*descriptor.op, kernel, guarantee_of(kernel, descriptor),
-                                     terms_of(kernel, descriptor)),
-                       candidate.chosen, text(name_of(candidate.reason.kind)),
-                       candidate.reason.text(), candidate.workspace));
+    listed.append(py::make_tuple(decided_values(guarantee_of(kernel, descriptor)),
+                                 terms_of(kernel, descriptor), candidate.chosen,
+                                 text(name_of(candidate.reason.kind)), candidate.reason.text(),
+                                 candidate.workspace));
   }
   return listed;
 }
