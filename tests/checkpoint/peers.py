@@ -211,7 +211,7 @@ def float4(
         stored[0, :2] = (2.0**-9, 448)
         overall = np.array([np.float32(1234.567)])
         tensors |= {f"{name}.weight_scale": stored, f"{name}.weight_global_scale": overall}
-        scales = stored.astype(np.float32) / overall
+        scales = stored.astype(np.float32) * (np.float32(1) / overall)
     form = "mxfp4-pack-quantized" if size == 32 else "nvfp4-pack-quantized"
     config = scheme(num_bits=4, type="float", strategy="group", group_size=size, format=form)
     with np.errstate(over="ignore"):

@@ -20,6 +20,7 @@ from planq.checkpoint.peers.parts import (
     Part,
     find,
     group_size,
+    scale_dtype,
     split,
     with_bias,
 )
@@ -52,6 +53,8 @@ def awq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[L
         "code_dtype": planq.DType.UINT4,
         "weight_scope": planq.Scope.group(size),
         "weight_mode": planq.Mode.ASYMMETRIC,
+        "scale_dtype": scale_dtype(scales),
+        "zero_point_dtype": planq.DType.UINT8,
         "nibble_order": planq.NibbleOrder.LOW_FIRST,
     }
     parts = {"weight": qweight, "weight_scale": scales, "weight_zero_point": qzeros}
@@ -75,8 +78,8 @@ def _decoded(parts: Mapping[str, Part]) -> dict[str, Array]:
     zeros = split(_in_order(parts["weight_zero_point"].read()))
     return {
         "weight": _turned(_in_order(parts["weight"].read())),
-        "weight_scale": np.ascontiguousarray(parts["weight_scale"].floats().T),
-        "weight_zero_point": zeros.T.astype(np.int32, order="C"),
+        "weight_scale": np.ascontiguousarray(parts["weight_scale"].scales().T),
+        "weight_zero_point": np.ascontiguousarray(zeros.T),
     }
 
 

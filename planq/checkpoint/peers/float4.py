@@ -1,13 +1,13 @@
-"""Layers whose codes are floats of 4 bits, e2m1, in blocks along k: MXFP4 and NVFP4.
+"""Layers whose codes are floats of 4 bits, e2m1, in groups along k: MXFP4 and NVFP4.
 
-Two codes a byte, the low nibble first. They stay as they are, since the 16 values of e2m1 are a
-codebook, and the scale of a block is its absmax:
+Two codes a byte, the low nibble first. They stay as they are, and so do their scales:
 
-- MXFP4, blocks of 32: ``weight_scale`` (n, k / 32) has bytes e of E8M0, which stand for
+- MXFP4, groups of 32: ``weight_scale`` (n, k / 32) has bytes e of E8M0, which stand for
   ``2 ** (e - 127)``. gpt-oss has the same in ``NAME_blocks`` (experts, n, k / 32, 16) and
   ``NAME_scales``.
-- NVFP4, blocks of 16: ``fl(weight_scale / weight_global_scale)`` in float32, of float8_e4m3fn
-  (n, k / 16) and one number of float32.
+- NVFP4, groups of 16: ``weight_scale`` (n, k / 16) is float8_e4m3fn, and is divided by one number
+  of float32, ``weight_global_scale``. Layers multiply by its inverse, ``fl(1 / global)``, as
+  engines do: a scale may differ from the quotient by the last bit of a float32.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ import numpy as np
 import planq
 from planq.checkpoint.peers.layer import Layer, StoredAs
 from planq.checkpoint.peers.parts import (
-    E2M1,
-    E4M3,
-    E8M0,
     FLOATS,
     Array,
     Part,
@@ -52,10 +49,10 @@ def float4_layers(shards: Shards, module: str) -> list[Layer]:
     if k % size:
         raise codes.refused(f"a multiple of {size // 2} bytes a row", codes.entry.words)
     scale = find(shards, scale.entry.name, ("F8_E4M3",) if nv else _POWERS, (n, k // size))
-    parts = {"weight": codes, "absmax": scale}
+    parts = {"weight": codes, "weight_scale": scale}
     if nv:
         name = f"{module}.weight_global_scale"
-        parts["global_scale"] = find(shards, name, ("F32",), (1,))
+        parts["tensor_scale"] = find(shards, name, ("F32",), (1,))
     parts |= with_bias(shards, module, n)
     stored_as = StoredAs.NVFP4_PACK_QUANTIZED if nv else StoredAs.MXFP4_PACK_QUANTIZED
     return [_layer(module, stored_as, (n, k), size, parts)]
@@ -71,7 +68,7 @@ def block_layers(shards: Shards, name: str) -> list[Layer]:
     if len(codes.shape) not in (3, 4) or codes.shape[-1] != _MX // 2:
         raise codes.refused(f"U8 [experts, n, k / {_MX}, {_MX // 2}]", codes.entry.words)
     scales = find(shards, f"{name}_scales", _POWERS, codes.shape[:-1])
-    parts = {"weight": codes, "absmax": scales}
+    parts = {"weight": codes, "weight_scale": scales}
     if f"{name}_bias" in shards.by_name:
         parts["bias"] = find(shards, f"{name}_bias", FLOATS, codes.shape[:-2])
     shape = (codes.shape[-3], codes.shape[-2] * _MX)
@@ -93,26 +90,30 @@ def _layer(
     name: str, stored_as: StoredAs, shape: tuple[int, int], size: int, parts: dict[str, Part]
 ) -> Layer:
     fields: dict[str, Any] = {
-        "code_dtype": planq.DType.UINT4,
-        "codebook": planq.Codebook.GIVEN,
-        "block_size": size,
+        "code_dtype": planq.DType.FLOAT4_E2M1FN,
+        "weight_scope": planq.Scope.group(size),
+        "scale_dtype": planq.DType.FLOAT8_E8M0FNU if size == _MX else planq.DType.FLOAT8_E4M3FN,
         "nibble_order": planq.NibbleOrder.LOW_FIRST,
     }
-    return Layer(name, stored_as, shape, planq.Linear4BitDescriptor, fields, parts, _decoded)
+
+    n, k = shape
+
+    def decode(parts: Mapping[str, Part]) -> dict[str, Array]:
+        operands = {
+            "weight": parts["weight"].read().reshape(n, k // 2),
+            "weight_scale": parts["weight_scale"].read().reshape(n, k // size),
+        }
+        return operands | _tensor_scale(parts)
+
+    return Layer(name, stored_as, shape, planq.Linear4BitDescriptor, fields, parts, decode)
 
 
-def _decoded(parts: Mapping[str, Part]) -> dict[str, Array]:
-    stored = parts["absmax"].read().reshape(-1)
-    if "global_scale" in parts:
-        divisor = parts["global_scale"].read()
+def _tensor_scale(parts: Mapping[str, Part]) -> dict[str, Array]:
+    """The inverse of the number that scales are divided by, where there is one."""
+    if "tensor_scale" in parts:
+        divisor = parts["tensor_scale"].read()
         if not 0 < divisor[0] < np.inf:
-            raise parts["global_scale"].refused("a positive finite number", str(divisor[0]))
+            raise parts["tensor_scale"].refused("a positive finite number", str(divisor[0]))
         with np.errstate(over="ignore"):
-            absmax: Array = E4M3[stored] / divisor
-    else:
-        absmax = E8M0[stored]
-    return {
-        "weight": parts["weight"].read().reshape(-1),
-        "absmax": absmax,
-        "codebook": E2M1.copy(),
-    }
+            return {"tensor_scale": np.float32(1) / divisor}
+    return {}

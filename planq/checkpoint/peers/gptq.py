@@ -24,6 +24,7 @@ from planq.checkpoint.peers.parts import (
     check_order,
     find,
     group_size,
+    scale_dtype,
     with_bias,
 )
 
@@ -70,9 +71,11 @@ def gptq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[
 
     four_bits = bits == 4
     fields: dict[str, Any] = {
-        "code_dtype": planq.DType.UINT4 if four_bits else planq.DType.INT8,
+        "code_dtype": planq.DType.UINT4 if four_bits else planq.DType.UINT8,
         "weight_scope": planq.Scope.group(size),
         "weight_mode": planq.Mode.ASYMMETRIC,
+        "scale_dtype": scale_dtype(scales),
+        "zero_point_dtype": planq.DType.UINT8,
         "nibble_order": planq.NibbleOrder.LOW_FIRST,
     }
     kind = planq.Linear4BitDescriptor if four_bits else planq.LinearMixedDescriptor
@@ -103,11 +106,8 @@ def _decoded(parts: Mapping[str, Part], bits: int, version: StoredAs) -> dict[st
                 f"{2**bits - 1}: a zero point of 0 overflows to it, and spoils those after it",
             )
         zeros += np.uint8(1)
-    zero_points = zeros.T.astype(np.int32, order="C")
-    if bits == 8:
-        codes, zero_points = (codes ^ 0x80).view(np.int8), zero_points - 128
     return {
         "weight": codes,
-        "weight_scale": np.ascontiguousarray(parts["weight_scale"].floats().T),
-        "weight_zero_point": zero_points,
+        "weight_scale": np.ascontiguousarray(parts["weight_scale"].scales().T),
+        "weight_zero_point": np.ascontiguousarray(zeros.T),
     }

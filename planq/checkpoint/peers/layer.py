@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import planq
+from planq.checkpoint.peers.parts import SCALE_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,8 +89,9 @@ class Layer:
     def operands(self) -> dict[str, Array]:
         """Reads the layer: returns the operands beside input and output, in new memory.
 
-        They are NumPy arrays of integers and float32, which ``torch.from_numpy`` takes. Scales and
-        the bias are widened to float32, which changes no value.
+        They are NumPy arrays of integers, float16 and float32, which ``torch.from_numpy`` takes.
+        Scales and biases in bfloat16 are widened to float32, which changes no value; scales of a
+        byte are uint8, as operands may be.
 
         Raises:
             CheckpointError: The files changed or are closed, or values mean nothing in the format.
@@ -108,8 +110,14 @@ class Layer:
             CheckpointError: As by `operands`.
             OSError: The system refused.
         """
-        for name, values in self.operands().items():
-            if values.dtype == np.float32 and not np.isfinite(values).all():
+        for name, stored in self.operands().items():
+            values = self._values(name, stored)
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
                 count = int((~np.isfinite(values)).sum())
                 part = self.parts[name]
                 raise part.refused("finite numbers", f"{count} of {values.size} that are not")
+
+    def _values(self, name: str, stored: Array) -> Array:
+        """What an operand stands for, if it is scales of a byte; else itself."""
+        table = SCALE_VALUES.get(self.fields.get("scale_dtype"))
+        return stored if name != "weight_scale" or table is None else table[stored]

@@ -23,6 +23,7 @@ from planq.checkpoint.peers.parts import (
     check_order,
     find,
     group_size,
+    scale_dtype,
     with_bias,
 )
 
@@ -78,6 +79,7 @@ def packed_layers(shards: Shards, module: str, config: PeerConfig | None) -> lis
                 "no zero points, as the config says symmetric", "some"
             )
     kind, fields = _descriptor(bits, groups, size, symmetric="weight_zero_point" not in parts)
+    fields["scale_dtype"] = scale_dtype(scales)
     parts |= with_bias(shards, module, n)
 
     def decode(parts: Mapping[str, Part]) -> dict[str, Array]:
@@ -132,8 +134,10 @@ def _descriptor(
     fields["weight_scope"] = planq.Scope.group(size)
     if not symmetric:
         fields["weight_mode"] = planq.Mode.ASYMMETRIC
+        fields["zero_point_dtype"] = planq.DType.UINT8
     if not four_bits:
-        return planq.LinearMixedDescriptor, fields | {"code_dtype": planq.DType.INT8}
+        fields["code_dtype"] = planq.DType.INT8 if symmetric else planq.DType.UINT8
+        return planq.LinearMixedDescriptor, fields
     fields["code_dtype"] = planq.DType.INT4 if symmetric else planq.DType.UINT4
     return planq.Linear4BitDescriptor, fields
 
@@ -147,15 +151,14 @@ def _decoded(
     codes: Array = np.ascontiguousarray(data[:, : -(-k * bits // 8)])
     if fields["code_dtype"] is planq.DType.INT4:  # the offset turns the sign bit
         codes = codes ^ np.uint8(0x88)
-    elif bits == 8:
+    elif fields["code_dtype"] is planq.DType.INT8:
         codes = (codes ^ np.uint8(0x80)).view(np.int8)
-    scales = parts["weight_scale"].floats()
+    scales = parts["weight_scale"].scales()
     if scales.shape == (1,):
         scales = np.repeat(scales[None], n, axis=0)
     per_row = fields["weight_scope"] == planq.Scope.channel(0)
     operands = {"weight": codes, "weight_scale": scales.reshape(n) if per_row else scales}
     if "weight_zero_point" in parts:
         packed = parts["weight_zero_point"].read()
-        zeros = bits_of(packed.T, bits)[:, :n].T.astype(np.int32, order="C")
-        operands["weight_zero_point"] = zeros if bits == 4 else zeros - 128
+        operands["weight_zero_point"] = np.ascontiguousarray(bits_of(packed.T, bits)[:, :n].T)
     return operands

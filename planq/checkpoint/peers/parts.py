@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+import planq
 from planq.checkpoint.failure import TensorError
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Part:
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32)
 
+    def scales(self) -> Array:
+        """Returns the values of one of `FLOATS`; bfloat16, which NumPy lacks, as float32."""
+        return self.read() if self.entry.dtype == "F16" else self.floats()
+
     def refused(self, expected: str, found: str) -> TensorError:
         """Returns the error of values that the format does not have."""
         name = self.entry.name
@@ -116,6 +121,11 @@ def with_bias(shards: Shards, module: str, rows: int) -> dict[str, Part]:
     """Returns the bias of a module, where it has one."""
     name = f"{module}.bias"
     return {"bias": find(shards, name, FLOATS, (rows,))} if name in shards.by_name else {}
+
+
+def scale_dtype(scales: Part) -> planq.DType:
+    """Returns the type of what `Part.scales` returns."""
+    return planq.DType.FLOAT16 if scales.entry.dtype == "F16" else planq.DType.FLOAT32
 
 
 def group_size(scales: Part, columns: int, groups: int, told: Collection[int]) -> int:
@@ -188,9 +198,6 @@ def _e8m0() -> npt.NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-# The values of all codes: of float8_e4m3fn, of E8M0 (powers of two, of which the smallest is a
-# subnormal number of float32), and of e2m1.
-E4M3 = _e4m3()
-E8M0 = _e8m0()
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-E2M1 = np.concatenate([E2M1, -E2M1])
+# The values of scales that are bytes: of float8_e4m3fn, and of E8M0 (powers of two, of which the
+# smallest is a subnormal number of float32).
+SCALE_VALUES = {planq.DType.FLOAT8_E4M3FN: _e4m3(), planq.DType.FLOAT8_E8M0FNU: _e8m0()}

@@ -1,6 +1,11 @@
 """The linear family: products of quantized matrices."""
 
 from planq.ops.linear.code_sum import CodeSumArgs, CodeSumDescriptor, CodeSumPlan
+from planq.ops.linear.grouped_linear import (
+    GroupedLinearArgs,
+    GroupedLinearDescriptor,
+    GroupedLinearPlan,
+)
 from planq.ops.linear.linear_4bit import Linear4BitArgs, Linear4BitDescriptor, Linear4BitPlan
 from planq.ops.linear.linear_fp8 import LinearFp8Args, LinearFp8Descriptor, LinearFp8Plan
 from planq.ops.linear.linear_llm_int8 import (
@@ -28,6 +33,9 @@ __all__ = [
     "CodeSumArgs",
     "CodeSumDescriptor",
     "CodeSumPlan",
+    "GroupedLinearArgs",
+    "GroupedLinearDescriptor",
+    "GroupedLinearPlan",
     "Linear4BitArgs",
     "Linear4BitDescriptor",
     "Linear4BitPlan",

@@ -1,0 +1,126 @@
+"""The classes of `grouped_linear`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planq.arguments import DTypeField, Shape, Tensor
+from planq.descriptor import Descriptor
+from planq.dtypes import Mode, NibbleOrder
+from planq.plan import Plan
+from planq.registry import register
+from planq.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedLinearDescriptor(Descriptor):
+    """Compute linear layers of several experts, whose weights are codes, in one plan.
+
+    When to use:
+        A mixture of experts (MoE) whose weights alone are quantized. The rows of the input lie
+        expert by expert.
+
+    Formula:
+        Row m belongs to expert e where ``expert_offset[e] <= m < expert_offset[e + 1]``. Its
+        outputs are those of :class:`Linear4BitDescriptor` or :class:`LinearMixedDescriptor` in the
+        order GROUPS_SM90, of the weight, scales and bias of that expert: ``v`` is
+        ``code - zero_point`` or a float's value, k is cut into eight spans of
+        ``128 * ceil(k / 1024)`` terms and each into runs of ``min(size, 128)`` terms that share a
+        scale, ``acc = fma(p, s, acc)`` for each run, ``t`` is the sum of the eight acc, then
+        ``fl(t + bias[e, n])`` and one rounding.
+        Rows before the first offset, and from the last one on, belong to no expert: their outputs
+        are 0. An offset that is less than one before it, or beyond m, takes no row from an earlier
+        expert: rows of e end at the largest of the offsets up to ``e + 1``, and at m.
+
+    Dtypes:
+        input bfloat16 or float16; output float16, bfloat16 or float32; codes uint4, int4,
+        float4_e2m1fn, int8, uint8, float8_e4m3fn or float8_e5m2; offsets int32; scales float32,
+        bfloat16 or float16, those of groups also float8_e8m0fnu, or float8_e4m3fn times a
+        ``tensor_scale`` of the expert; zero points of integers int32, int8 or uint8; bias float16,
+        bfloat16, float32, float64.
+
+    Shapes:
+        ``input_shape`` is ``(m, k)``, ``weight_shape`` ``(experts, n, k)``, of 1 to 1024 experts;
+        other extents may be 0. ``weight`` has ``(experts, n, k)``, of 4-bit codes
+        ``(experts, n, ceil(k / 2))``; ``expert_offset`` ``(experts + 1,)``, ``output`` ``(m, n)``,
+        ``bias`` ``(experts, n)``; ``weight_scale`` and ``weight_zero_point`` ``(experts, n)``, of
+        groups ``(experts, n, ceil(k / size))``; ``tensor_scale`` ``(experts,)``.
+
+    Workspace:
+        None.
+
+    Guarantee:
+        Every kernel is BIT_EXACT and batch-invariant: a row's bits depend on its expert's weights,
+        not on the rows beside it, nor on the offsets of other experts.
+
+    Attributes:
+        input_shape: Shape of ``input``.
+        weight_shape: Logical shape of ``weight``.
+        input_dtype: Element type of ``input``.
+        code_dtype: Type of the codes.
+        output_dtype: Element type of ``output``. Default: that of ``input``.
+        weight_scope: ``token()``, a scale for each row of the weights, or ``group(size)`` along k,
+            of 16, 32, 64 or a multiple of 128 terms, of which the last may be shorter.
+        weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each scale.
+        scale_dtype: Element type of ``weight_scale``; with FLOAT8_E4M3FN there is a
+            ``tensor_scale``.
+        zero_point_dtype: Element type of ``weight_zero_point``.
+        nibble_order: Which nibble has the first of two codes.
+        bias_dtype: Element type of ``bias``; None: there is none.
+
+    Raises:
+        DescriptorError: Shapes that do not fit together, another dtype or scope, zero points of
+            floats.
+
+    Source:
+        vLLM ``fused_moe`` of W4A16; torch ``_grouped_mm``; MegaBlocks' grouped products.
+    """
+
+    operator: ClassVar[str] = "grouped_linear"
+
+    input_shape: Shape
+    weight_shape: Shape
+    input_dtype: DTypeField
+    code_dtype: DTypeField = "uint4"
+    output_dtype: DTypeField = None
+    weight_scope: Scope = Scope.token()
+    weight_mode: Mode = Mode.SYMMETRIC
+    scale_dtype: DTypeField = "float32"
+    zero_point_dtype: DTypeField = "int32"
+    nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
+    bias_dtype: DTypeField = None
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupedLinearArgs:
+    """Operands of :class:`GroupedLinearDescriptor`.
+
+    Attributes:
+        input: The activations, expert by expert; any outer stride, innermost stride 1.
+        weight: The codes of all weights; likewise.
+        expert_offset: The first row of each expert, and the end of the last one's.
+        output: Where the results go; any outer stride, innermost stride 1.
+        weight_scale: The scales of the weights' rows, or of their groups.
+        weight_zero_point: Their zero points; None unless ``weight_mode`` is asymmetric.
+        bias: What is added to the columns of each expert; None without ``bias_dtype``.
+        tensor_scale: What an expert's scales are multiplied by; None unless they are float8_e4m3fn.
+    """
+
+    input: Tensor
+    weight: Tensor
+    expert_offset: Tensor
+    output: Tensor
+    weight_scale: Tensor
+    weight_zero_point: Tensor | None = None
+    bias: Tensor | None = None
+    tensor_scale: Tensor | None = None
+
+
+class GroupedLinearPlan(Plan):
+    """A plan for :class:`GroupedLinearDescriptor`."""
+
+    __slots__ = ()
+
+
+register(GroupedLinearDescriptor, GroupedLinearArgs, GroupedLinearPlan)

@@ -1,0 +1,75 @@
+// grouped_linear: a linear layer with several weights of one shape, as mixtures of experts have
+// them. Rows of the input lie expert by expert, and offsets in memory say where each expert's
+// begin. The sums are those of linear_4bit and linear_mixed in the order GroupsSm90.
+#pragma once
+
+#include "core/registry.h"
+#include "ops/linear/experts.h"
+#include "ops/linear/operand_lines.h"
+#include "ops/linear/weight_only_layer.h"
+
+namespace planq::grouped_linear {
+
+struct Fields {
+  Shape input_shape;   // (m, k)
+  Shape weight_shape;  // (experts, n, k)
+  DType input_dtype = DType::Unset;
+  DType code_dtype = DType::UInt4;
+  DType output_dtype = DType::Unset;
+  Scope weight_scope = {ScopeKind::Token};
+  Mode weight_mode = Mode::Symmetric;
+  DType scale_dtype = DType::Float32;
+  DType zero_point_dtype = DType::Int32;
+  NibbleOrder nibble_order = NibbleOrder::LowFirst;
+  DType bias_dtype = DType::Unset;
+
+  std::int64_t experts() const { return weight_shape[0]; }
+  std::int64_t columns() const { return weight_shape[1]; }
+  std::int64_t terms() const { return weight_shape[2]; }
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, input_shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, weight_shape).required(),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, code_dtype),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, weight_scope),
+    PLANQ_FIELD(Fields, weight_mode),
+    PLANQ_FIELD(Fields, scale_dtype).from("weight_scale.dtype"),
+    PLANQ_FIELD(Fields, zero_point_dtype).from("weight_zero_point.dtype"),
+    PLANQ_FIELD(Fields, nibble_order),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int {
+  kInput,
+  kWeight,
+  kExpertOffset,
+  kOutput,
+  kWeightScale,
+  kWeightZeroPoint,
+  kBias,
+  kTensorScale
+};
+constexpr Rule per_expert() { return axis_of("weight_shape", 0); }
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "input_shape"},
+              {"weight", Role::Input, "code_dtype", packed_shape("weight_shape", "code_dtype")},
+              {"expert_offset", Role::Input, DType::Int32, per_expert() + 1},
+              {"output", Role::Output, "output_dtype",
+               axes(leading("input_shape"), axis_of("weight_shape", 1))},
+              linear::scale_line(),
+              linear::zero_point_line(),
+              {"bias", Role::Input, "bias_dtype", leading("weight_shape"), is_set("bias_dtype")},
+              {"tensor_scale", Role::Input, DType::Float32, per_expert(),
+               is("scale_dtype", DType::Float8E4M3FN)}});
+
+inline constexpr std::int64_t kMostExperts = 1024;
+
+// What kernels are told of the codes, and the experts of a call.
+linear::CodeKind kind_of(const Fields& f);
+linear::Experts experts_of(const Call& call);
+
+}  // namespace planq::grouped_linear

@@ -1,0 +1,73 @@
+"""The fixed problems of `grouped_linear`."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+from ops.linear.coded_places import (
+    OPTIONAL,
+    OUTPUTS,
+    RUN_GROUPS,
+    RUN_TYPES,
+    SCALES,
+    ZERO_POINTS,
+    Extents,
+)
+from ops.linear.grouped_linear.reference import GroupedProblem
+from ops.linear.products import KINDS, Case
+from reference.inputs import Chooser
+
+CODES = ("uint4", "int4", "float4_e2m1fn", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
+# (experts, m, n, k): experts without rows, one expert, spans with a rest, rows in several tiles.
+PLACES: tuple[Extents, ...] = (
+    (4, 7, 20, 128),
+    (1, 5, 33, 256),
+    (9, 6, 17, 96),
+    (3, 40, 16, 130),
+    (2, 70, 24, 1184),
+    (16, 33, 8, 64),
+    (3, 12, 64, 512),
+    (5, 1, 9, 31),
+)
+EMPTY: tuple[Extents, ...] = ((3, 0, 5, 64), (3, 5, 0, 64), (2, 4, 6, 0))
+
+
+def problem_of(place: Extents, types: tuple[str, str], chooser: Chooser) -> GroupedProblem:
+    """The problem with the rest of its fields drawn."""
+    experts, m, n, k = place
+    code_dtype = chooser.pick(CODES)
+    grouped = chooser.pick((True, True, False))
+    shifted = not code_dtype.startswith("float") and grouped and chooser.pick((True, False))
+    return GroupedProblem(
+        (m, k),
+        (experts, n, k),
+        *types,
+        code_dtype,
+        weight_scope=("group", chooser.pick(RUN_GROUPS), 2) if grouped else ("token",),
+        weight_mode="asymmetric" if shifted else "symmetric",
+        scale_dtype=chooser.pick(SCALES if grouped else (*SCALES[:2], "float32")),
+        zero_point_dtype=chooser.pick(ZERO_POINTS) if shifted else "int32",
+        nibble_order=chooser.pick(("low_first", "high_first")),
+        bias_dtype=chooser.pick(OPTIONAL),
+    )
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Every place several times, with codes, scales and groups in turn."""
+    types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
+    made = []
+    for place in PLACES * 6:
+        seed = len(made)
+        chooser = Chooser(seed)
+        made.append(Case(problem_of(place, next(types), chooser), chooser.pick(KINDS), seed))
+    return tuple(made)
+
+
+@cache
+def empty_cases() -> tuple[Case, ...]:
+    """Without outputs, or without terms: what becomes of a sum of 0."""
+    types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
+    made = [problem_of(place, next(types), Chooser(i)) for i, place in enumerate(EMPTY * 4)]
+    return tuple(Case(problem, "any", number) for number, problem in enumerate(made))

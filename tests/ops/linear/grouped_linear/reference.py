@@ -1,0 +1,119 @@
+"""`grouped_linear` in NumPy: the layer of each expert on its own rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ops.linear.float_layers import FACTORS, FloatLayer
+from ops.linear.linear_mixed.reference import MixedProblem
+from reference.formats import STORAGE, Array, Arrays
+from reference.inputs import field, hashed, make
+
+SHARED = ("input", "expert_offset")  # all other operands have a first axis of experts
+
+
+def rows_of_experts(offsets: Array, rows: int) -> Iterator[slice]:
+    """The rows of each expert: they end at the largest offset so far, within the input."""
+    ends = np.maximum.accumulate(np.clip(offsets.astype(np.int64), 0, rows))
+    for first, end in itertools.pairwise(ends):
+        yield slice(int(first), int(end))
+
+
+def offsets(kind: str, rows: int, experts: int, seed: int) -> Array:
+    """Where experts begin: in order, with rows of nobody at both ends, or anywhere."""
+    words = hashed(seed + 5, experts + 1)
+    if kind == "ends":
+        return (field(words, 0, 20) % (2 * rows + 9) - rows // 2 - 4).astype(np.int32)
+    inside = np.sort(field(words, 0, 20) % (rows + 1))
+    if kind == "any":
+        inside[0], inside[-1] = 0, rows
+    return inside.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class GroupedProblem(FloatLayer):
+    """One product of rows with the weights of their experts."""
+
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, int, int]  # type: ignore[assignment]
+    input_dtype: str = "bfloat16"
+    output_dtype: str = "float32"
+    code_dtype: str = "uint4"
+    weight_scope: tuple[Any, ...] = ("token",)
+    weight_mode: str = "symmetric"
+    scale_dtype: str = "float32"
+    zero_point_dtype: str = "int32"
+    nibble_order: str = "low_first"
+    bias_dtype: str | None = None
+
+    @property
+    def accumulation(self) -> str:
+        """The order of sums, which has no field."""
+        return "groups_sm90"
+
+    @property
+    def experts(self) -> int:
+        """How many there are."""
+        return self.weight_shape[0]
+
+    @property
+    def columns(self) -> int:
+        """n."""
+        return self.weight_shape[1]
+
+    def layer(self, rows: int) -> MixedProblem:
+        """The layer of one expert."""
+        grouped = self.weight_scope[0] == "group"
+        return MixedProblem(
+            (rows, self.terms),
+            self.weight_shape[1:],
+            self.input_dtype,
+            self.output_dtype,
+            self.code_dtype,
+            weight_scope=("group", self.weight_scope[1], 1) if grouped else ("channel", 0),
+            weight_mode=self.weight_mode,
+            nibble_order=self.nibble_order,
+            accumulation=self.accumulation,
+            bias_dtype=self.bias_dtype,
+            scale_dtype=self.scale_dtype,
+            zero_point_dtype=self.zero_point_dtype,
+        )
+
+    def inputs(self, kind: str, seed: int) -> Arrays:
+        """Activations, offsets, and the operands of all experts."""
+        each = [self.layer(1).inputs(kind, seed + 1000 * e) for e in range(self.experts)]
+        of_experts = {name: np.stack([own[name] for own in each]) for name in set(each[0])}
+        if "tensor_scale" in of_experts:
+            of_experts["tensor_scale"] = of_experts["tensor_scale"].reshape(-1)
+        return of_experts | {
+            "input": make(FACTORS[kind], self.input_shape, self.input_dtype, seed),
+            "expert_offset": offsets(kind, self.rows, self.experts, seed),
+        }
+
+    def cut(self, values: Arrays, piece: slice) -> Arrays:
+        """The operands of some rows, with the offsets that these have alone."""
+        made = super().cut(values, piece)
+        if "expert_offset" in values:
+            ends = np.clip(values["expert_offset"].astype(np.int64), piece.start, piece.stop)
+            made["expert_offset"] = (ends - piece.start).astype(np.int32)
+        return made
+
+    def expected(self, given: Arrays) -> Arrays:
+        """Each expert's layer; 0 for rows of nobody."""
+        output = np.zeros(self.output_shape, STORAGE[self.output_dtype])
+        pieces = rows_of_experts(given["expert_offset"], self.rows)
+        for expert, piece in enumerate(pieces):
+            if piece.stop == piece.start:
+                continue
+            own = {name: each[expert] for name, each in given.items() if name not in SHARED}
+            if "tensor_scale" in own:
+                own["tensor_scale"] = own["tensor_scale"].reshape(1)
+            own["input"] = given["input"][piece]
+            layer = self.layer(piece.stop - piece.start)
+            output[piece] = layer.expected(own)["output"]
+        return {"output": output}
