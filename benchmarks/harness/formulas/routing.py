@@ -32,7 +32,7 @@ class MoePermute:
         rows = x.view(_BITS[x.element_size()])[order // self.desc.top_k]
         rows = rows.masked_fill((ordered == experts)[:, None], 0)
         return (
-            rows.view(x.dtype).view(*index.shape, -1),
+            rows.view(x.dtype).view(*index.shape, x.shape[1]),
             torch.searchsorted(ordered, bounds, out_int32=True),
             destination.masked_fill(keys == experts, -1).view_as(index),
         )
