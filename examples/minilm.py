@@ -274,10 +274,43 @@ def _results(
         yield cut(made[one], length, square=squared).contiguous()
 
 
+class Rows(NamedTuple):
+    """Linear layers whose rows were computed alone.
+
+    Attributes:
+        count: How many they are.
+        other: The names of those of which a row had other bits than among all rows.
+    """
+
+    count: int
+    other: list[str]
+
+    def __str__(self) -> str:
+        right = self.count - len(self.other)
+        lines = [f"{right} of {self.count} products have the bits that they have among all rows"]
+        return "\n".join((*lines, *(f"  other bits: {name}" for name in self.other)))
+
+
+def rows_alone(fed: Iterable[Fed], lengths: list[int], device: str) -> Rows:
+    """Computes one token of each sentence alone, as an engine that writes text does.
+
+    Products of tokens by tokens have no rows of their own, and are left out.
+    """
+    linear, other = [each for each in fed if not any(each.product.squares)], []
+    places = [one % length for one, length in enumerate(lengths)]
+    for each in linear:
+        (x,) = (x.to(device) for x in each.operands)
+        among = each.product(x)[range(len(places)), places]
+        alone = torch.cat([each.product(x[one, [at]]) for one, at in enumerate(places)])
+        if alone.cpu().numpy().tobytes() != among.cpu().numpy().tobytes():
+            other.append(each.name)
+    return Rows(len(linear), other)
+
+
 def compare(
     scheme: Scheme, model: Encoder, batch: Batch, expected: Expected
 ) -> tuple[bool, list[Fed]]:
-    """Prints how near the embeddings are, and the digest on every device and in every way.
+    """Prints how near the embeddings are, the digest on every device and in every way, and rows.
 
     Args:
         scheme: The products.
@@ -286,12 +319,13 @@ def compare(
         expected: Of float32.
 
     Returns:
-        Whether there is one digest, and embeddings are near; and the products.
+        Whether there is one digest, rows alone have the bits that they have among others, and
+        embeddings are near; and the products.
     """
     model = replaced(model, scheme.makers)
     fed, mask = recorded(model, batch), batch.inputs["attention_mask"]
     print(f"{len(fed)} products in {scheme.name}, compared with float32 of {expected.whose}")
-    near, digests = True, set()
+    right, digests = True, set()
     for device in devices():
         here = {name: each.to(device) for name, each in batch.inputs.items()}
         states = model.to(device)(**here).cpu()
@@ -300,9 +334,11 @@ def compare(
         for name, batches in ways(len(batch.lengths)).items():
             digests.add(found := digest(fed, batch.lengths, batches, device))
             print(f"{device}, {name}: {found}")
-        near = near and bool(cosine.mean() >= scheme.least)
+        rows = rows_alone(fed, batch.lengths, device)
+        print(f"{device}, rows alone: {rows}")
+        right = right and not rows.other and bool(cosine.mean() >= scheme.least)
     model.cpu()  # Its products go back to the caller, who may record them.
-    return near and len(digests) == 1, fed
+    return right and len(digests) == 1, fed
 
 
 def replaced(model: Encoder, makers: dict[type[Module], Callable[[Any], Module]]) -> Encoder:

@@ -9,7 +9,19 @@ import minilm_program
 from support.docs import ROOT
 
 # Those of MiniLM's encoder: how many products each of their schemes replaces.
-ENCODERS = {"minilm_w8a8": {"W8A8": 36}, "minilm_tensor_cores": {"NF4": 36, "bfloat16": 48}}
+ENCODERS = {
+    "minilm_w8a8": {"W8A8": 36},
+    "minilm_tensor_cores": {"NF4": 36, "bfloat16": 48},
+    "minilm_weight_only": {
+        "int4_group128": 36,
+        "uint4_group128": 36,
+        "nf4_block64": 36,
+        "mxfp4": 36,
+    },
+}
+WAYS = ("alone", "together", "reversed")
+# Of each scheme those are linear layers, whose rows are computed alone as well.
+LINEAR = 36
 
 
 def load(name: str) -> Any:
@@ -29,8 +41,10 @@ def encode(name: str, *words: object) -> int:
 
 def checked(name: str, device: str) -> list[str]:
     """What it prints where every recorded product has its digest on a device."""
-    return [
-        f"{device}, {scheme}, {way}: {count} of {count} products are the host's"
-        for scheme, count in ENCODERS[name].items()
-        for way in ("alone", "together", "reversed")
-    ]
+    lines = []
+    for scheme, count in ENCODERS[name].items():
+        products = f"{count} of {count} products are the host's"
+        lines += [f"{device}, {scheme}, {way}: {products}" for way in WAYS]
+        rows = f"{LINEAR} of {LINEAR} products have the bits that they have among all rows"
+        lines.append(f"{device}, {scheme}, rows alone: {rows}")
+    return lines
