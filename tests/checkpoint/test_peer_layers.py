@@ -60,6 +60,7 @@ def weight_of(layer: Layer) -> Array:
             ),
         )
         return weight
+    zero_points = given.get("weight_zero_point")
     conventions = {"float8_e8m0fnu": "mx", "float8_e4m3fn": "nvfp4"}
     run(
         planq.DequantizeDescriptor(
@@ -69,7 +70,7 @@ def weight_of(layer: Layer) -> Array:
             scope=desc.weight_scope,
             mode=desc.weight_mode,
             scale_dtype=desc.scale_dtype,
-            zero_point_dtype=desc.zero_point_dtype if "weight_zero_point" in given else None,
+            zero_point_dtype=None if zero_points is None else "int32",
             nibble_order=planq.NibbleOrder.LOW_FIRST,
             convention=conventions.get(desc.scale_dtype.value, "planq"),
         ),
@@ -77,7 +78,7 @@ def weight_of(layer: Layer) -> Array:
             input=given["weight"],
             output=weight,
             scale=given["weight_scale"],
-            zero_point=given.get("weight_zero_point"),
+            zero_point=None if zero_points is None else zero_points.astype(np.int32),
             tensor_scale=given.get("tensor_scale"),
         ),
     )

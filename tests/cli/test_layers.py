@@ -39,7 +39,7 @@ def test_json_has_the_descriptors(tmp_path: Path, capsys: Capture) -> None:
     with read_layers(folder) as layers:
         for row, layer in zip(told["layers"], layers, strict=True):
             assert row["name"] == layer.name
-            assert row["parts"]["absmax"] == f"{made.name}_scales"
+            assert row["parts"]["weight_scale"] == f"{made.name}_scales"
             desc = planq.Descriptor.from_dict(row["descriptor"])
             assert desc == layer.descriptor(1, "bfloat16")
 
@@ -49,7 +49,7 @@ def test_json_has_the_descriptors(tmp_path: Path, capsys: Capture) -> None:
     [
         (peers.packed(), "int4 groups of 128"),
         (peers.packed(bits=8, size=None), "int8 rows"),
-        (peers.float4(), "uint4 given, blocks of 32"),
+        (peers.float4(), "float4_e2m1fn groups of 32"),
     ],
 )
 def test_what_shares_a_scale_is_told(

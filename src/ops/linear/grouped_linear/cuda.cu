@@ -1,5 +1,6 @@
 // grouped_linear on any GPU: an output a thread, by the functions of the host.
 #include "ops/linear/grouped_linear/desc.h"
+#include "ops/linear/grouped_linear/launch.h"
 #include "ops/linear/simt/coded_rows.cuh"
 #include "ops/linear/tables/float_kernels.h"
 
@@ -41,19 +42,9 @@ __global__ void __launch_bounds__(linear::kFloatThreads)
     store_output<T>(args, i / args.experts.gemm.n, i % args.experts.gemm.n);
 }
 
-Status prepare(const Descriptor&, const Device&, State&) {
-  PLANQ_TRY(cuda::preload(compute_experts<math::Half>));
-  return cuda::preload(compute_experts<math::Bfloat16>);
-}
+Status prepare(const Descriptor&, const Device&, State&) { return preload_outputs(); }
 
-Status bind(const Call& call, Bound& bound) {
-  const linear::Experts experts = experts_of(call);
-  if (experts.gemm.empty()) return Status::success();
-  const Args args{experts, linear::CodesArgs(experts.codes), experts.gemm.m * experts.gemm.n};
-  return experts.codes.values == DType::Float16
-             ? linear::launch_outputs(compute_experts<math::Half>, args, 1, bound)
-             : linear::launch_outputs(compute_experts<math::Bfloat16>, args, 1, bound);
-}
+Status bind(const Call& call, Bound& bound) { return launch_outputs(experts_of(call), bound); }
 
 template <DType kIn>
 Reason rejects(const Descriptor& descriptor, const Device&) {
@@ -80,6 +71,20 @@ constexpr Kernel kernel() {
 constexpr std::array kKernels{kernel<DType::Float16>(), kernel<DType::BFloat16>()};
 
 }  // namespace
+
+Status preload_outputs() {
+  PLANQ_TRY(cuda::preload(compute_experts<math::Half>));
+  return cuda::preload(compute_experts<math::Bfloat16>);
+}
+
+Status launch_outputs(const linear::Experts& experts, Bound& bound) {
+  if (experts.gemm.empty()) return Status::success();
+  const Args args{experts, linear::CodesArgs(experts.codes), experts.gemm.m * experts.gemm.n};
+  return experts.codes.values == DType::Float16
+             ? linear::launch_outputs(compute_experts<math::Half>, args, 1, bound)
+             : linear::launch_outputs(compute_experts<math::Bfloat16>, args, 1, bound);
+}
+
 }  // namespace planq::grouped_linear
 
 PLANQ_KERNELS(grouped_linear, cuda, kKernels);

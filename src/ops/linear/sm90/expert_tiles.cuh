@@ -18,7 +18,8 @@ struct ExpertTileArgs {
   std::int32_t experts, rows, tokens;  // tokens: rows of a tile
   ExpertTile* tiles;
   std::int32_t* count;
-  // What belongs to no expert becomes 0: rows of so many pairs of bytes, and what lies between them.
+  // What belongs to no expert becomes 0: rows of so many pairs of bytes, and what lies between
+  // them.
   std::uint16_t* output;
   std::int64_t row_pairs, output_pitch;
 };
@@ -65,8 +66,7 @@ static __global__ void __launch_bounds__(kMostExperts)
   __syncthreads();
   if (blockIdx.x > 0) return clear_rows(args, first, ends[args.experts]);
   const std::int32_t rows = own < args.experts ? ends[own + 1] - ends[own] : 0;
-  const auto before =
-      cuda::sum_block<kMostExperts>((rows + args.tokens - 1) / args.tokens);
+  const auto before = cuda::sum_block<kMostExperts>((rows + args.tokens - 1) / args.tokens);
   firsts[own] = before.before;
   if (own == 0) *args.count = before.all;
   __syncthreads();

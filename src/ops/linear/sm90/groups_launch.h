@@ -3,6 +3,7 @@
 
 #include "core/bound.h"
 #include "core/device.h"
+#include "ops/linear/experts.h"
 #include "ops/linear/gemm.h"
 #include "ops/linear/sm90/bodies.h"
 #include "ops/linear/weight_only/codes.h"
@@ -26,6 +27,12 @@ namespace tiles {
 Status preload(const CodeKind& kind);
 bool takes(const Gemm& gemm);
 Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched);
+
+// The same of several experts, whose tiles are listed in the workspace first. Rows of nobody become
+// 0.
+std::size_t experts_workspace(std::int64_t rows, std::int64_t experts);
+Status preload_experts(const CodeKind& kind);
+Status launch_experts(const Experts& experts, const Call& call, Bound& bound, bool& launched);
 }  // namespace tiles
 
 // For any codes, by panels in the workspace (sm90/groups_panels.cuh).

@@ -33,7 +33,8 @@ class Group {
         ring_(ring),
         decoder_(args, table),
         owner_(group / S::kSharing),
-        tile_(blockIdx.x) {
+        tile_(blockIdx.x),
+        tiles_(count_tiles(args)) {
     const int thread = threadIdx.x % kGroupThreads, lane = threadIdx.x % cuda::kWarp;
     const int warp = owner_ * kGroupWarps + thread / cuda::kWarp;
     handed_ = reinterpret_cast<float4*>(handed) + owner_ * kGroupThreads + thread;
@@ -51,7 +52,7 @@ class Group {
     for (int i = 0; i < S::kSums; ++i) total[i] = span[i] = sums[i] = 0;
     Issued issued{};
 #pragma unroll 1
-    while (tile_ < args_.tiles) {
+    while (tile_ < tiles_) {
       ring_.full[cursor_.stage].wait(cursor_.parity);
       multiply(sums, span, total, issued);
       advance();
@@ -204,7 +205,7 @@ class Group {
       else
         handed_[v * kStride] = t;
     }
-    const bool ends = last && tile + static_cast<int>(gridDim.x) >= args_.tiles;
+    const bool ends = last && tile + static_cast<int>(gridDim.x) >= tiles_;
     if (!ends) cuda::named_barrier_arrive(barrier_of(1), 2 * kGroupThreads);
     if (last) finish(span, tile);
   }
@@ -223,7 +224,7 @@ class Group {
     const auto columns = out.columns(n);
 #pragma unroll
     for (int first = 0; first < S::kTokens; first += S::kOutTokens) {
-      const int left = static_cast<int>(args_.outputs.rows) - tile.m - first;
+      const int left = tile.end - tile.m - first;
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < S::kOutTokens / 2; ++i)
@@ -239,7 +240,7 @@ class Group {
   const Args& args_;
   const Ring<S>& ring_;
   const typename S::Decoder decoder_;
-  int owner_, tile_;
+  int owner_, tile_, tiles_;
   SliceOrder<S> order_;
   float4* handed_;
   float* out_;

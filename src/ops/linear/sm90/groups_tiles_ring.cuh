@@ -9,6 +9,7 @@
 #include "cuda/tensor_map.cuh"
 #include "cuda/wgmma.cuh"
 #include "ops/linear/sm90/epilogue.cuh"
+#include "ops/linear/sm90/expert_tiles.cuh"
 #include "ops/linear/sm90/heuristics.h"
 #include "ops/linear/sm90/slices.cuh"
 #include "ops/linear/weight_only/register_codes.cuh"
@@ -86,7 +87,12 @@ struct Args : CodesArgs {
   std::int32_t slices, span_slices;            // that k and a span have
   std::int32_t down, across, tiles;
   std::uint32_t table_pitch;  // bytes of an entry; an argument, so that it is multiplied with
-  int waits;                  // for the kernel before, which may still be writing what is read here
+  // Of experts: their tiles, which a kernel before this one has listed, and rows of a weight. A
+  // batch is then an expert.
+  const sm90::ExpertTile* expert_tiles = nullptr;
+  const std::int32_t* expert_count = nullptr;
+  std::int32_t expert_rows = 0;
+  int waits;  // for the kernel before, which may still be writing what is read here
 };
 
 // --- The ring -----------------------------------------------------------------------------------
@@ -150,22 +156,39 @@ struct Ring {
 // A tile of the output: its first row and column, and its gemm of the batch.
 struct Tile {
   int m, n, batch;
+  int end;  // of the rows
 
   template <class S>
   static __device__ __forceinline__ Tile of(const Args& args, int index) {
+    if (args.expert_tiles) {
+      const int count = *args.expert_count;
+      const sm90::ExpertTile own = args.expert_tiles[index % count];
+      return {own.row, index / count * S::kColumns, own.expert, own.end};
+    }
     const int down = index % args.down, rest = index / args.down;
-    return {down * S::kTokens, rest % args.across * S::kColumns, rest / args.across};
+    return {down * S::kTokens, rest % args.across * S::kColumns, rest / args.across,
+            static_cast<int>(args.outputs.rows)};
+  }
+  // The first row of the weight.
+  __device__ __forceinline__ int weight_row(const Args& args) const {
+    return n + batch * args.expert_rows;
   }
 };
+
+// All tiles.
+__device__ __forceinline__ int count_tiles(const Args& args) {
+  return args.expert_tiles ? *args.expert_count * args.across : args.tiles;
+}
 
 // Prefetches the statistics of a tile's columns to the L2 cache.
 template <class S>
 __device__ __forceinline__ void prefetch_statistics(const Args& args, int index) {
-  if (index >= args.tiles) return;
+  if (index >= count_tiles(args)) return;
   const WeightCodes& codes = args.codes;
   const auto all = reinterpret_cast<std::uintptr_t>(codes.scales.stored.absmax);
   const std::int64_t each = std::int64_t{args.column_segments} << args.scale_shift;
-  const std::int64_t n = Tile::of<S>(args, index).n, last = min(n + S::kColumns, codes.rows);
+  const std::int64_t n = Tile::of<S>(args, index).weight_row(args),
+                     last = min(n + S::kColumns, codes.rows);
   const auto begin = (all + n * each + 15) & ~std::uintptr_t{15};
   const auto end = (all + last * each) & ~std::uintptr_t{15};
   if (end > begin) cuda::prefetch_bytes(begin, static_cast<std::uint32_t>(end - begin));
@@ -175,9 +198,10 @@ __device__ __forceinline__ void prefetch_statistics(const Args& args, int index)
 template <class S>
 __device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& ring) {
   cuda::StageCursor<S::kStages> cursor;
+  const int tiles = count_tiles(args);
   prefetch_statistics<S>(args, blockIdx.x);
 #pragma unroll 1
-  for (int index = blockIdx.x; index < args.tiles; index += gridDim.x) {
+  for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
     const Tile tile = Tile::of<S>(args, index);
     prefetch_statistics<S>(args, index + gridDim.x);
     SliceOrder<S> order;
@@ -188,7 +212,7 @@ __device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& rin
       cuda::Barrier& full = ring.full[cursor.stage];
       full.arrive_and_expect(S::kCodeBytes + S::kInputBytes);
       cuda::copy_box(ring.codes + cursor.stage * S::kCodeBytes, args.codes_map,
-                     slice * S::kRowBytes, tile.n, 0, full);
+                     slice * S::kRowBytes, tile.weight_row(args), 0, full);
       std::uint8_t* inputs = ring.inputs + cursor.stage * S::kInputBytes;
 #pragma unroll
       for (int k_block = 0; k_block < 2; ++k_block)
@@ -214,13 +238,13 @@ class StatisticCopies {
   static_assert(kAhead >= 1);
 
   __device__ __forceinline__ StatisticCopies(const Args& args, const Ring<S>& ring, int thread)
-      : args_(args), ring_(ring), own_(thread) {}
+      : args_(args), ring_(ring), own_(thread), tiles_(count_tiles(args)) {}
 
   __device__ __forceinline__ void run() {
     const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
-    if (first >= args_.tiles) return;
+    if (first >= tiles_) return;
     const int of_tile = S::kSharing == 1 ? args_.slices : math::kSpans * args_.span_slices;
-    const int slices = ((args_.tiles - 1 - first) / step + 1) * of_tile;
+    const int slices = ((tiles_ - 1 - first) / step + 1) * of_tile;
     if (args_.codes.scales.are_nested())
       copy_all<Form::Nested>(slices);
     else if (args_.scale_shift == 2 && args_.zero_point_shift == 2)
@@ -273,7 +297,7 @@ class StatisticCopies {
 
   __device__ __forceinline__ void enter(Place& place, int tile) const {
     place.tile = tile;
-    const int n = tile / args_.down % args_.across * S::kColumns + own_;
+    const int n = Tile::of<S>(args_, tile).weight_row(args_) + own_;
     const int last = static_cast<int>(args_.codes.rows) - 1;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
@@ -286,7 +310,7 @@ class StatisticCopies {
   __device__ __forceinline__ void advance(Place& place) const {
     if (place.order.advance_all(args_)) return;
     const int tile = place.tile + static_cast<int>(gridDim.x);
-    if (tile < args_.tiles) enter(place, tile);
+    if (tile < tiles_) enter(place, tile);
   }
   __device__ __forceinline__ bool has(int c) const { return own_ + c * kStep < S::kColumns; }
   // The segment that holds a half of the slice, counted from the column's first. Slices beyond k
@@ -394,7 +418,7 @@ class StatisticCopies {
 
   const Args& args_;
   const Ring<S>& ring_;
-  int own_;
+  int own_, tiles_;
 };
 
 }  // namespace planq::linear::sm90::groups::tiles

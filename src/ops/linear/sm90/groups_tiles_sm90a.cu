@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "core/scratch.h"
 #include "ops/linear/sm90/groups_launch.h"
 #include "ops/linear/sm90/operands.cuh"
 
@@ -130,6 +131,92 @@ bool takes(const Gemm& gemm) {
   const bool whole = gemm.k % kSlice == 0;
   return !gemm.empty() && has_kernels(kind_of(codes)) && has_aligned_rows(codes) &&
          !is_outside(gemm) && has_statistics(codes) && (whole || !codes.codebook_is_operand);
+}
+
+namespace {
+
+// A row's tiles, as expert_tiles.cuh lists them, in the workspace.
+struct ExpertRoom {
+  sm90::ExpertTile* tiles;
+  std::int32_t* count;
+
+  ExpertRoom(std::int64_t rows, std::int64_t experts, Scratch& scratch)
+      : tiles(scratch.take<sm90::ExpertTile>(static_cast<std::size_t>(
+            sm90::most_expert_tiles(rows, experts, kTileWidths[0].tokens)))),
+        count(scratch.take<std::int32_t>(1)) {}
+};
+
+// All experts' weights as one. They have to lie one after another.
+bool join(const Experts& experts, WeightCodes& codes) {
+  const std::int64_t n = experts.gemm.n;
+  codes = experts.codes;
+  codes.rows = experts.count * n;
+  const bool one_scale = codes.scales.tensor_scale == nullptr;
+  return one_scale && experts.code_step == n * codes.row_stride &&
+         experts.scale_step == n * codes.scales.pitch &&
+         (!codes.zero_point || experts.zero_point_step == n * codes.zero_point_row) &&
+         codes.rows <= cuda::kMaxIndex;
+}
+
+Status list_tiles(const Experts& experts, int tokens, const ExpertRoom& room, const Device& device,
+                  Bound& bound) {
+  const Gemm& gemm = experts.gemm;
+  const std::int64_t pairs = linear::detail::element_bytes(gemm.output_dtype) / 2;
+  const sm90::ExpertTileArgs args{experts.offset,
+                                  static_cast<std::int32_t>(experts.count),
+                                  static_cast<std::int32_t>(gemm.m),
+                                  tokens,
+                                  room.tiles,
+                                  room.count,
+                                  reinterpret_cast<std::uint16_t*>(gemm.output),
+                                  gemm.n * pairs,
+                                  gemm.output_row * pairs};
+  const cuda::Grid grid{.blocks = 1 + std::min<std::int64_t>(gemm.m, device.multiprocessors),
+                        .threads = dim3(sm90::kMostExperts)};
+  return cuda::launch(sm90::list_expert_tiles, grid, args, bound);
+}
+
+}  // namespace
+
+std::size_t experts_workspace(std::int64_t rows, std::int64_t experts) {
+  Scratch scratch;
+  (void)ExpertRoom(rows, experts, scratch);
+  return scratch.bytes();
+}
+
+Status preload_experts(const CodeKind& kind) {
+  PLANQ_TRY(cuda::preload(sm90::list_expert_tiles));
+  return preload(kind);
+}
+
+Status launch_experts(const Experts& experts, const Call& call, Bound& bound, bool& launched) {
+  launched = false;
+  WeightCodes codes;
+  Gemm gemm = experts.gemm;
+  if (!join(experts, codes)) return Status::success();
+  gemm.weight.codes = &codes;
+  if (!takes(gemm)) return Status::success();
+  const int index = choose_width(gemm.m, experts.count);
+  const TileWidth& width = kTileWidths[static_cast<std::size_t>(index)];
+  Args args(codes);
+  if (!fill(gemm, width, args)) return Status::success();
+  launched = true;
+  Scratch scratch(call.workspace);
+  const ExpertRoom room(gemm.m, experts.count, scratch);
+  PLANQ_TRY(list_tiles(experts, width.tokens, room, call.device, bound));
+  args.waits = 0;
+  args.expert_tiles = room.tiles;
+  args.expert_count = room.count;
+  args.expert_rows = static_cast<std::int32_t>(gemm.n);
+  args.outputs.bias_batch = experts.bias_step;
+  const std::int64_t most =
+      sm90::most_expert_tiles(gemm.m, experts.count, width.tokens) * args.across;
+  return visit_kernel(kind_of(codes), index, [&]<class S>() {
+    const cuda::Grid grid{.blocks = std::min<std::int64_t>(most, call.device.multiprocessors),
+                          .threads = dim3(S::kThreads),
+                          .shared_bytes = S::kSharedBytes};
+    return cuda::launch(multiply_tiles<S>, grid, args, bound);
+  });
 }
 
 Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched) {

@@ -247,6 +247,11 @@ inline int choose_width(const sm90::Problem& p) {
   return static_cast<int>(best - kTileWidths.begin());
 }
 
+// Of experts, whose rows the launch does not know: by how many each has if all have as many.
+inline int choose_width(std::int64_t rows, std::int64_t experts) {
+  return rows > experts * kTileWidths[0].tokens ? static_cast<int>(kTileWidths.size()) - 1 : 0;
+}
+
 // Panels cost what it takes to write their numbers, and then hardly more than numbers do.
 inline bool prefers_panels(const sm90::Problem& p) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);

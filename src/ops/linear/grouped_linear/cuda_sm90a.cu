@@ -1,0 +1,62 @@
+// grouped_linear on sm_90a: the tiles of weight-only layers, of all experts in one launch.
+#include "cuda/launch.cuh"
+#include "ops/linear/grouped_linear/desc.h"
+#include "ops/linear/grouped_linear/launch.h"
+#include "ops/linear/sm90/groups_launch.h"
+#include "ops/linear/tables/float_kernels.h"
+
+namespace planq::grouped_linear {
+namespace {
+
+namespace tiles = linear::sm90::groups::tiles;
+
+std::size_t workspace(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  return tiles::experts_workspace(f.input_shape[0], f.experts());
+}
+
+Status prepare(const Descriptor& descriptor, const Device&, State&) {
+  PLANQ_TRY(preload_outputs());
+  return tiles::preload_experts(kind_of(descriptor.as<Fields>()));
+}
+
+// What tiles cannot read is computed an output at a time, with the same bits.
+Status bind(const Call& call, Bound& bound) {
+  const linear::Experts experts = experts_of(call);
+  if (experts.gemm.empty()) return Status::success();
+  bool launched = false;
+  bound.name_body(name_of(linear::sm90::Body::Tiles));
+  PLANQ_TRY(tiles::launch_experts(experts, call, bound, launched));
+  if (launched) return Status::success();
+  bound.name_body("outputs");
+  return launch_outputs(experts, bound);
+}
+
+template <DType kIn>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  return expect(ReasonKind::DType, "input_dtype", kIn, descriptor.as<Fields>().input_dtype);
+}
+
+template <DType kIn>
+constexpr Kernel kernel() {
+  return {.op = "grouped_linear",
+          .arithmetic = name_of(Accumulation::GroupsSm90),
+          .body = name_of(linear::sm90::Body::Tiles),
+          .dtypes = kDTypes<kIn>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {90, 90},
+          .rank = 50,
+          .guarantee = linear::kFloatGuarantee<Accumulation::GroupsSm90, kIn>,
+          .rejects = rejects<kIn>,
+          .workspace = workspace,
+          .prepare = prepare,
+          .bind = bind};
+}
+
+constexpr std::array kKernels{kernel<DType::Float16>(), kernel<DType::BFloat16>()};
+
+}  // namespace
+}  // namespace planq::grouped_linear
+
+PLANQ_KERNELS(grouped_linear, cuda_sm90a, kKernels);

@@ -1,0 +1,119 @@
+"""Grouped weight-only products: tiles of all experts have the bits of an output at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import planq
+
+DEVICE = "cuda:0"
+EXPERTS, MOST_ROWS = 6, 300
+KINDS: dict[str, dict[str, Any]] = {
+    "int4": {"code_dtype": "int4", "weight_scope": planq.Scope.group(128)},
+    "awq": {
+        "code_dtype": "uint4",
+        "weight_scope": planq.Scope.group(64),
+        "weight_mode": "asymmetric",
+        "scale_dtype": "float16",
+        "zero_point_dtype": "uint8",
+    },
+    "int8": {"code_dtype": "int8", "weight_scope": planq.Scope.token(), "scale_dtype": "bfloat16"},
+    "mxfp4": {
+        "code_dtype": "float4_e2m1fn",
+        "weight_scope": planq.Scope.group(32),
+        "scale_dtype": "float8_e8m0fnu",
+    },
+}
+TILED = ("int4", "awq", "int8")
+OFFSETS = (
+    (0, 3, 3, 40, 41, 200, MOST_ROWS),  # an expert without rows, one with several tiles
+    (0, 0, 0, 0, 0, 0, MOST_ROWS),
+    (7, 8, 9, 10, 11, 12, 13),  # rows of nobody at both ends
+    (0, 90, 20, 150, -4, 1000, 2),  # not in order, and outside
+    (5, 5, 5, 5, 5, 5, 5),
+)
+
+
+def operands_of(desc: planq.Descriptor) -> dict[str, torch.Tensor]:
+    """Any codes, and scales above 0."""
+    made = {}
+    for name, spec in desc.operands().items():
+        dtype = getattr(torch, spec.storage)
+        if dtype == torch.float8_e8m0fnu:
+            bits = torch.randint(115, 135, spec.extents, device=DEVICE, dtype=torch.uint8)
+            made[name] = bits.view(dtype)
+        elif dtype.is_floating_point:
+            value = torch.randn(spec.extents, device=DEVICE)
+            made[name] = (value.abs() + 0.1 if "scale" in name else value).to(dtype)
+        else:
+            high = 128 if dtype == torch.int8 else 256
+            made[name] = torch.randint(0, high, spec.extents, device=DEVICE).to(dtype)
+    made["input"][11, 5] = float("inf")
+    return made
+
+
+def output_of(plan: planq.Plan, given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, str]:
+    """The output's bits over what was there before, and the body that made them."""
+    output = torch.full_like(given["output"], -7.0)
+    workspace = torch.full((max(plan.workspace_size(), 1),), 255, device=DEVICE, dtype=torch.uint8)
+    args = planq.GroupedLinearArgs(**{**given, "output": output})
+    stream = torch.cuda.current_stream()
+    launch = plan.bind(workspace, args)
+    launch(stream)
+    return output.view(torch.int32), launch.body
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_tiles_of_experts_have_the_bits_of_the_model(kind: str, dtype: str) -> None:
+    """For offsets of every kind, and few and many rows an expert."""
+    stream = torch.cuda.current_stream()
+    for n, k in ((272, 1184), (96, 2048)):
+        for rows in (MOST_ROWS, 13):
+            desc = planq.GroupedLinearDescriptor(
+                input_shape=(rows, k),
+                weight_shape=(EXPERTS, n, k),
+                input_dtype=dtype,
+                output_dtype="float32",
+                bias_dtype="float32",
+                **KINDS[kind],
+            )
+            given = operands_of(desc)
+            plans = [
+                planq.Plan.select(stream, desc, planq.PlanPreference(body=body))
+                for body in (None, "outputs")
+            ]
+            for offset in OFFSETS:
+                given["expert_offset"] = torch.tensor(offset, device=DEVICE, dtype=torch.int32)
+                (found, body), (wanted, other) = (output_of(plan, given) for plan in plans)
+                assert (body, other) == ("wgmma_tiles" if kind in TILED else "outputs", "outputs")
+                assert torch.equal(found, wanted), (n, k, rows, offset)
+
+
+def test_a_graph_follows_the_offsets() -> None:
+    """Captured once, with other experts at each replay."""
+    desc = planq.GroupedLinearDescriptor(
+        input_shape=(64, 512),
+        weight_shape=(EXPERTS, 64, 512),
+        input_dtype="bfloat16",
+        output_dtype="float32",
+        **KINDS["int4"],
+    )
+    given = operands_of(desc)
+    given["expert_offset"] = torch.zeros(EXPERTS + 1, device=DEVICE, dtype=torch.int32)
+    plan = planq.Plan.select(torch.cuda.current_stream(), desc)
+    workspace = torch.empty(plan.workspace_size(), device=DEVICE, dtype=torch.uint8)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        plan.run(torch.cuda.current_stream(), workspace, planq.GroupedLinearArgs(**given))
+    outputs = planq.Plan.select(
+        torch.cuda.current_stream(), desc, planq.PlanPreference(body="outputs")
+    )
+    for offset in ((0, 10, 20, 30, 40, 50, 64), (0, 0, 64, 64, 64, 64, 64)):
+        given["expert_offset"].copy_(torch.tensor(offset, dtype=torch.int32))
+        graph.replay()
+        wanted, _ = output_of(outputs, given)
+        assert torch.equal(given["output"].view(torch.int32), wanted)
