@@ -146,7 +146,7 @@ struct Ring {
   // Called by one thread.
   __device__ __forceinline__ void open() const {
     for (int i = 0; i < S::kStages; ++i) {
-      full[i].init(1 + kStatisticWarps);
+      full[i].init(2);  // TMA and a warp for statistics
       empty[i].init(S::kOwners * kGroupWarps);
     }
     cuda::publish_barriers();
@@ -224,21 +224,26 @@ __device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& rin
   }
 }
 
-// What the threads of kStatisticWarps warps do: they copy statistics to the stages. Thread t has
-// every kStep-th column of the tile, from column t on.
+// What the threads of kStatisticWarps warps do: they copy statistics to the stages. Warps take
+// slices in turn, since what a warp does for a slice, one thing after another, may take longer than
+// to multiply it. A lane has every kStep-th column of the tile, from its own number on.
 template <class S>
 class StatisticCopies {
  public:
-  static constexpr int kStep = kStatisticWarps * cuda::kWarp;
-  static constexpr int kColumns = (S::kColumns + kStep - 1) / kStep;  // of a thread
-  // Slices whose copies are under way. A slice is complete kAhead slices after it was begun.
-  // Meanwhile each of the sharing groups holds a stage until it begins its next, and one more stage
-  // has to be free.
-  static constexpr int kAhead = std::min(6, S::kStages - S::kSharing - 1);
-  static_assert(kAhead >= 1);
+  static constexpr int kStep = cuda::kWarp;
+  static constexpr int kColumns = S::kColumns / kStep;  // of a lane
+  // Slices of a warp whose copies are under way. A slice is complete when kAhead more of the warp
+  // have been begun. Meanwhile each of the sharing groups holds a stage until it begins its next,
+  // and one more stage has to be free.
+  static constexpr int kAhead = std::min(2, (S::kStages - S::kSharing - 1) / kStatisticWarps);
+  static_assert(kAhead >= 1 && S::kColumns % kStep == 0);
 
   __device__ __forceinline__ StatisticCopies(const Args& args, const Ring<S>& ring, int thread)
-      : args_(args), ring_(ring), own_(thread), tiles_(count_tiles(args)) {}
+      : args_(args),
+        ring_(ring),
+        own_(thread % kStep),
+        warp_(thread / kStep),
+        tiles_(count_tiles(args)) {}
 
   __device__ __forceinline__ void run() {
     const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
@@ -257,41 +262,40 @@ class StatisticCopies {
   // How statistics are stored. Narrow: some have less than 4 bytes.
   enum class Form { Words, Narrow, Nested };
 
-  // A slice of a tile, and the first statistic of each of the thread's columns.
+  // A slice of a tile, its stage, and the first statistic of each of the lane's columns.
   struct Place {
     int tile;
     SliceOrder<S> order;
+    cuda::StageCursor<S::kStages> cursor;
     int first[kColumns], zero_points[kColumns];
   };
 
   template <Form kForm>
   __device__ __forceinline__ void copy_all(int slices) {
+    const int own = (slices - warp_ + kStatisticWarps - 1) / kStatisticWarps;
     Place begun;
     enter(begun, blockIdx.x);
+    advance(begun, warp_);
     Place complete = begun;
-    cuda::StageCursor<S::kStages> begun_stage, complete_stage;
 #pragma unroll 1
-    for (int i = 0; i < slices + kAhead; ++i) {
-      if (i < slices) {
-        ring_.empty[begun_stage.stage].wait(begun_stage.parity ^ 1);
-        copy<kForm>(begun, begun_stage.stage * S::kColumns + own_);
-        begun_stage.advance();
-        advance(begun);
+    for (int i = 0; i < own + kAhead; ++i) {
+      if (i < own) {
+        ring_.empty[begun.cursor.stage].wait(begun.cursor.parity ^ 1);
+        copy<kForm>(begun, begun.cursor.stage * S::kColumns + own_);
+        advance(begun, kStatisticWarps);
       }
       cuda::end_copy_group();
       if (i < kAhead) continue;
       cuda::wait_for_copy_groups<kAhead>();
-      if constexpr (kForm != Form::Words) {
-        const int at = complete_stage.stage * S::kColumns + own_;
-        if constexpr (kForm == Form::Nested)
-          restore(complete, at);
-        else
-          widen(complete, at);
-        advance(complete);
-      }
+      const int at = complete.cursor.stage * S::kColumns + own_;
+      if constexpr (kForm == Form::Nested) restore(complete, at);
+      if constexpr (kForm == Form::Narrow) widen(complete, at);
       __syncwarp();
-      if (threadIdx.x % cuda::kWarp == 0) ring_.full[complete_stage.stage].arrive();
-      complete_stage.advance();
+      if (own_ == 0) ring_.full[complete.cursor.stage].arrive();
+      if constexpr (kForm != Form::Words)
+        advance(complete, kStatisticWarps);
+      else  // the stage is all that is asked for
+        for (int slice = 0; slice < kStatisticWarps; ++slice) complete.cursor.advance();
     }
   }
 
@@ -307,12 +311,15 @@ class StatisticCopies {
         place.zero_points[c] = column * static_cast<int>(args_.codes.zero_point_row);
     }
   }
-  __device__ __forceinline__ void advance(Place& place) const {
-    if (place.order.advance_all(args_)) return;
-    const int tile = place.tile + static_cast<int>(gridDim.x);
-    if (tile < tiles_) enter(place, tile);
+  // To the slice that comes so many slices later.
+  __device__ __forceinline__ void advance(Place& place, int slices) const {
+    for (int i = 0; i < slices; ++i) {
+      place.cursor.advance();
+      if (place.order.advance_all(args_)) continue;
+      const int tile = place.tile + static_cast<int>(gridDim.x);
+      if (tile < tiles_) enter(place, tile);
+    }
   }
-  __device__ __forceinline__ bool has(int c) const { return own_ + c * kStep < S::kColumns; }
   // The segment that holds a half of the slice, counted from the column's first. Slices beyond k
   // have those of the last one.
   __device__ __forceinline__ int segment(const Place& place, int half) const {
@@ -327,7 +334,6 @@ class StatisticCopies {
     const int first = segment(place, 0), second = segment(place, 1);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      if (!has(c)) break;
       const int at = c * kStep * static_cast<int>(sizeof(float2));
       if constexpr (kForm == Form::Nested) {
         copy_nested(place.first[c] + first, scales + at);
@@ -362,7 +368,6 @@ class StatisticCopies {
     const int first = segment(place, 0), second = segment(place, 1);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      if (!has(c)) break;
       const int scale = place.first[c], own = at + c * kStep;
       float2& scales = ring_.scales[own];
       scales = {widened_scale(scales.x, scale + first), widened_scale(scales.y, scale + second)};
@@ -405,7 +410,6 @@ class StatisticCopies {
     const float offset = *static_cast<const float*>(s.nested_offset);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      if (!has(c)) break;
       float2& own = ring_.scales[at + c * kStep];
       const auto byte = reinterpret_cast<std::uintptr_t>(s.absmax) + place.first[c] + first;
       const std::uint32_t codes = __float_as_uint(own.x) >> byte % 4 * 8;
@@ -418,7 +422,7 @@ class StatisticCopies {
 
   const Args& args_;
   const Ring<S>& ring_;
-  int own_, tiles_;
+  int own_, warp_, tiles_;
 };
 
 }  // namespace planq::linear::sm90::groups::tiles

@@ -135,7 +135,7 @@ bool takes(const Gemm& gemm) {
 
 namespace {
 
-// A row's tiles, as expert_tiles.cuh lists them, in the workspace.
+// The tiles that expert_tiles.cuh lists, in the workspace.
 struct ExpertRoom {
   sm90::ExpertTile* tiles;
   std::int32_t* count;
@@ -151,11 +151,11 @@ bool join(const Experts& experts, WeightCodes& codes) {
   const std::int64_t n = experts.gemm.n;
   codes = experts.codes;
   codes.rows = experts.count * n;
-  const bool one_scale = codes.scales.tensor_scale == nullptr;
-  return one_scale && experts.code_step == n * codes.row_stride &&
-         experts.scale_step == n * codes.scales.pitch &&
-         (!codes.zero_point || experts.zero_point_step == n * codes.zero_point_row) &&
-         codes.rows <= cuda::kMaxIndex;
+  if (codes.scales.tensor_scale || codes.rows > cuda::kMaxIndex) return false;
+  return experts.count == 1 ||
+         (experts.code_step == n * codes.row_stride &&
+          experts.scale_step == n * codes.scales.pitch &&
+          (!codes.zero_point || experts.zero_point_step == n * codes.zero_point_row));
 }
 
 Status list_tiles(const Experts& experts, int tokens, const ExpertRoom& room, const Device& device,
@@ -205,6 +205,7 @@ Status launch_experts(const Experts& experts, const Call& call, Bound& bound, bo
   const ExpertRoom room(gemm.m, experts.count, scratch);
   PLANQ_TRY(list_tiles(experts, width.tokens, room, call.device, bound));
   args.waits = 0;
+  args.input_step = 0;
   args.expert_tiles = room.tiles;
   args.expert_count = room.count;
   args.expert_rows = static_cast<std::int32_t>(gemm.n);

@@ -230,7 +230,7 @@ struct TileWidth {
   double cost;
 };
 inline constexpr std::array<TileWidth, 3> kTileWidths = {
-    {{32, 1, 4, 26}, {64, 1, 2, 35}, {64, 2, 1, 52}}};
+    {{32, 1, 4, 24}, {64, 1, 2, 27}, {64, 2, 1, 49}}};
 
 // The estimated time of a width.
 inline double microseconds(const sm90::Problem& p, const TileWidth& width) {
