@@ -45,24 +45,29 @@ const Loops& sum_loops() {
   return host::baseline::kSumLoops<T, U>;
 }
 
+// A token's row of an operand.
+template <class E>
+E* of_token(const Call& call, Operand operand, int64_t token) {
+  const OperandView& view = call.operands[operand];
+  return static_cast<E*>(view.data) + token * view.strides[0];
+}
+
 template <class T, class U>
 void sum_chunk(const Call& call, int64_t token, int64_t column, int64_t count) {
   const Fields& f = call.fields<Fields>();
-  const Operands& given = call.operands;
-  const auto of_token = [&]<class E>(Operand operand, E*) {
-    return static_cast<E*>(given[operand].data) + token * given[operand].strides[0];
-  };
-  const auto* const destination = of_token(kDestination, static_cast<const std::int32_t*>(nullptr));
-  const auto* const weight = of_token(kWeight, static_cast<const float*>(nullptr));
-  const auto* const rows = static_cast<const T*>(given[kInput].data) + column;
+  const OperandView& input = call.operands[kInput];
+  const auto* const destination = of_token<const std::int32_t>(call, kDestination, token);
+  const auto* const weight = of_token<const float>(call, kWeight, token);
+  const auto* const rows = static_cast<const T*>(input.data) + column;
+  const routing::PairRows inputs(f.top_k(), input, 1);
+  const Loops& loops = sum_loops<T, U>();
   float sums[kChunk] = {};
   for (int64_t rank = 0; rank < f.top_k(); ++rank) {
     const int64_t row = destination[rank];
     if (row < 0 || row >= f.pairs()) continue;
-    const routing::PairRows inputs(f.top_k(), given[kInput], 1);
-    sum_loops<T, U>().add_row(rows + inputs.offset(row), count, weight[rank], sums);
+    loops.add_row(rows + inputs.offset(row), count, weight[rank], sums);
   }
-  sum_loops<T, U>().narrow(sums, count, of_token(kOutput, static_cast<U*>(nullptr)) + column);
+  loops.narrow(sums, count, of_token<U>(call, kOutput, token) + column);
 }
 
 template <DType kInputType, DType kOutputType>
