@@ -79,7 +79,8 @@ def example_of(operator: str) -> planq.Descriptor:
 def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
     """Yields values for the fields that have no default, one set for each element type of codes.
 
-    If the operator has an optional ``block_size``, a second set with it follows each.
+    If the operator has an optional ``block_size``, a second set with it follows each; if it has an
+    ``input_shape``, one with three axes.
     """
     needed = [
         item.name
@@ -105,6 +106,8 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "nodes": 2,
             "devices_per_node": 8,
             "to_layout": "col32",
+            "top_k": 8,
+            "experts": 64,
         }
         for name in needed:
             if name.endswith("dtype"):
@@ -115,3 +118,5 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             yield {name: usual[name] for name in needed}
             if "block_size" in made.__dataclass_fields__:
                 yield {name: usual[name] for name in (*needed, "block_size")}
+            if "input_shape" in needed:
+                yield {name: usual[name] for name in needed} | {"input_shape": (64, 8, 4096)}
