@@ -28,6 +28,8 @@ _SHORT = {
     "uint4": "u4",
     "float8_e4m3fn": "e4m3",
     "float8_e5m2": "e5m2",
+    "float8_e8m0fnu": "e8m0",
+    "float4_e2m1fn": "e2m1",
     "int32": "s32",
 }
 # Fields whose words are part of a name.
@@ -218,6 +220,8 @@ class Case:
             yield f"{desc.codebook.value}-{desc.block_size}"
         elif coded is not None:
             yield f"{_SHORT[coded.value]}-{_scope_text(desc.weight_scope)}"
+        if coded is not None and desc.scale_dtype is not planq.DType.FLOAT32:
+            yield f"{_SHORT[desc.scale_dtype.value]}_scales"
         if coded is not None and desc.weight_dtype is not desc.input_dtype:
             yield _SHORT[desc.weight_dtype.value]
         if desc.operator == "linear_fp8" and desc.weight_scope.kind == "block":

@@ -17,7 +17,14 @@ from harness.formulas.formula import formula
 MOST_ELEMENTS: Final = 1 << 22  # of larger inputs a part is compared
 MOST_DRAWN: Final = 1 << 20  # likewise, of those whose reference draws random numbers
 BY_SEGMENT: Final = ("scale", "zero_point", "absmax", "minimum", "maximum")
-WHOLE: Final = ("column_scale", "bias", "codebook", "nested_codebook", "nested_offset")
+WHOLE: Final = (
+    "column_scale",
+    "bias",
+    "codebook",
+    "nested_codebook",
+    "nested_offset",
+    "tensor_scale",
+)
 MOST_IN_TORCH: Final = 1 << 24  # of more, as of a whole that is sorted, the host alone is quick
 # Outputs of a product that torch computes again, on a GPU or a processor, and the host backend.
 MOST_OUTPUTS: Final = {"cuda": 1 << 24, "cpu": 1 << 20}

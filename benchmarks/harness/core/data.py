@@ -26,6 +26,7 @@ PARAMETERS: Final = (
     "nested_codebook",
     "input_scale",
     "weight_scale",
+    "tensor_scale",
     "input_zero_point",
     "weight_zero_point",
     "input_sum",
@@ -118,7 +119,11 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
     bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
     drawn = torch.empty(values.shape, device=values.device).uniform_(0.9, 1.1)
-    if name in ("scale", "column_scale", "input_scale", "weight_scale"):
+    if name == "weight_scale" and values.dtype is torch.uint8:  # powers of two, or e4m3 codes
+        values.random_(112, 126)
+    elif name == "weight_zero_point" and hasattr(desc, "code_dtype"):
+        values.random_(4, 12)
+    elif name in ("scale", "column_scale", "input_scale", "weight_scale"):
         values.copy_(drawn * (1 / 32 if None in bounds else _RANGE / (bounds[1] - bounds[0])))
     elif name in ("input_zero_point", "weight_zero_point"):
         kind = getattr(desc, name.replace("zero_point", "dtype")).value
