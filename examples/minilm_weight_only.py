@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GROUP, BLOCK, MX_GROUP = 128, 64, 32
-# What the codes of e2m1 stand for.
-MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-E2M1 = (*MAGNITUDES, *(-x for x in MAGNITUDES))
 
 
 class Quantized(NamedTuple):
@@ -77,16 +74,12 @@ def nf4(weight: torch.Tensor) -> Quantized:
 
 def mxfp4(weight: torch.Tensor) -> Quantized:
     """Floats of 4 bits; the byte e of a group stands for 2**(e - 127)."""
+    scope = f"group({MX_GROUP})"
     codes, scale = torch.ops.planq.dynamic_range_quantize(
-        weight, "float4_e2m1fn", scope=f"group({MX_GROUP})", convention="mx"
+        weight, "float4_e2m1fn", scope=scope, convention="mx"
     )
-    operands = {
-        "weight": codes.flatten(),
-        "absmax": scale.float().flatten(),
-        "codebook_tensor": torch.tensor(E2M1),
-    }
-    fields = {"codebook": "given", "block_size": MX_GROUP, "nibble_order": "low_first"}
-    return Quantized("linear_4bit", operands, fields)
+    fields = {"code_dtype": "float4_e2m1fn", "weight_scope": scope, "nibble_order": "low_first"}
+    return Quantized("linear_4bit", {"weight": codes, "weight_scale": scale}, fields)
 
 
 class LinearWeightOnly(minilm.Product):

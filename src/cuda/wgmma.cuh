@@ -87,11 +87,9 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 #define PLANQ_NAMES_32 \
   PLANQ_NAMES_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define PLANQ_NAMES_48 \
-  PLANQ_NAMES_32       \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define PLANQ_NAMES_64 \
-  PLANQ_NAMES_48       \
+#define PLANQ_NAMES_64                                                               \
+  PLANQ_NAMES_32                                                                     \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define PLANQ_NAMES_128                                                                          \
   PLANQ_NAMES_64                                                                                 \
@@ -114,7 +112,6 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
       "+f"(d[i + 6]), "+f"(d[i + 7])
 #define PLANQ_FLOATS_16(d, i) PLANQ_FLOATS_8(d, i), PLANQ_FLOATS_8(d, i + 8)
 #define PLANQ_FLOATS_32(d, i) PLANQ_FLOATS_16(d, i), PLANQ_FLOATS_16(d, i + 16)
-#define PLANQ_FLOATS_48(d, i) PLANQ_FLOATS_32(d, i), PLANQ_FLOATS_16(d, i + 32)
 #define PLANQ_FLOATS_64(d, i) PLANQ_FLOATS_32(d, i), PLANQ_FLOATS_32(d, i + 32)
 
 // Adds to the sums or, if `add` is 0, begins them. `a`, `b` and `p` are the numbers of the asm
@@ -240,16 +237,13 @@ __device__ __forceinline__ void wgmma_add_floats(float (&sums)[kSums], std::uint
     PLANQ_WGMMA_HELD(32, 16, FLOATS, 16, 17, 18, 19, 20, 21, type); \
   else if constexpr (kSums == 32)                                   \
     PLANQ_WGMMA_HELD(64, 32, FLOATS, 32, 33, 34, 35, 36, 37, type); \
-  else if constexpr (kSums == 48)                                   \
-    PLANQ_WGMMA_HELD(96, 48, FLOATS, 48, 49, 50, 51, 52, 53, type); \
   else                                                              \
     PLANQ_WGMMA_HELD(128, 64, FLOATS, 64, 65, 66, 67, 68, 69, type)
 template <class T, int kSums>
 __device__ __forceinline__ void wgmma_add_held(float (&sums)[kSums],
                                                const std::uint32_t (&first)[4],
                                                std::uint64_t second, int add) {
-  static_assert(kSums == 4 || kSums == 8 || kSums == 16 || kSums == 32 || kSums == 48 ||
-                kSums == 64);
+  static_assert(kSums == 4 || kSums == 8 || kSums == 16 || kSums == 32 || kSums == 64);
   if constexpr (std::is_same_v<T, math::Half>) {
     PLANQ_WGMMA_HELD_OF_COLUMNS("f16");
   } else {
@@ -277,7 +271,6 @@ __device__ __forceinline__ void wgmma_add_held(int (&sums)[64], const std::uint3
 #undef PLANQ_WGMMA_CODES_OF_TYPES
 #undef PLANQ_WGMMA_CODES
 #undef PLANQ_FLOATS_64
-#undef PLANQ_FLOATS_48
 #undef PLANQ_FLOATS_32
 #undef PLANQ_FLOATS_16
 #undef PLANQ_FLOATS_8
@@ -289,7 +282,6 @@ __device__ __forceinline__ void wgmma_add_held(int (&sums)[64], const std::uint3
 #undef PLANQ_SUMS_8
 #undef PLANQ_NAMES_128
 #undef PLANQ_NAMES_64
-#undef PLANQ_NAMES_48
 #undef PLANQ_NAMES_32
 #undef PLANQ_NAMES_16
 #undef PLANQ_NAMES_8

@@ -119,5 +119,7 @@ class Layer:
 
     def _values(self, name: str, stored: Array) -> Array:
         """What an operand stands for, if it is scales of a byte; else itself."""
-        table = SCALE_VALUES.get(self.fields.get("scale_dtype"))
-        return stored if name != "weight_scale" or table is None else table[stored]
+        dtype = self.fields.get("scale_dtype")
+        if name != "weight_scale" or dtype not in SCALE_VALUES:
+            return stored
+        return SCALE_VALUES[dtype][stored]

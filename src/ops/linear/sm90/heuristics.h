@@ -252,11 +252,13 @@ inline int choose_width(std::int64_t rows, std::int64_t experts) {
   return rows > experts * kTileWidths[0].tokens ? static_cast<int>(kTileWidths.size()) - 1 : 0;
 }
 
-// Panels cost what it takes to write their numbers, and then hardly more than numbers do.
+// Panels cost what it takes to write their numbers, in launches of their own, and then hardly more
+// than numbers do.
 inline bool prefers_panels(const sm90::Problem& p) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
   const double multiply = 2 * static_cast<double>(p.m * p.batches) * weights / 6e8;
-  return weights * 1.6e-6 + multiply < microseconds(p, kTileWidths[choose_width(p)]);
+  constexpr double kLaunches = 30;
+  return kLaunches + weights * 1.6e-6 + multiply < microseconds(p, kTileWidths[choose_width(p)]);
 }
 
 }  // namespace planq::linear::sm90::groups
