@@ -117,8 +117,10 @@ def tensors_of(operand: Any) -> list[torch.Tensor]:
 
 
 def storage_of(dtype: str) -> str:
-    """The torch type that holds elements; fp8 codes as bytes, which every torch hands over."""
-    return "uint8" if dtype.startswith("float8") or dtype in ("int4", "uint4") else dtype
+    """The torch type that holds elements; small floats as bytes, which every torch hands over."""
+    return (
+        "uint8" if dtype.startswith(("float8", "float4")) or dtype in ("int4", "uint4") else dtype
+    )
 
 
 def _aligned(nbytes: int) -> int:

@@ -61,11 +61,17 @@ def given_to(values: Array | None) -> Given:
     return Given(values.ctypes.data, (ctypes.c_int64 * 3)(*strides), values.ndim)
 
 
-def held_by(inputs: Arrays, outputs: Arrays, past: int) -> Arrays:
-    """Memory of all operands; that of outputs is poisoned."""
-    held = {name: placed(values, past) for name, values in inputs.items()}
+def held_by(inputs: Arrays, outputs: Arrays, past: int, *, backwards: bool = False) -> Arrays:
+    """Memory of all operands; that of outputs is poisoned. Backwards: the first row comes last."""
     poison = {name: np.full(v.nbytes, 0xA5, np.uint8).view(v.dtype) for name, v in outputs.items()}
-    return held | {name: placed(poison[name].reshape(v.shape), past) for name, v in outputs.items()}
+    every = inputs | {name: poison[name].reshape(v.shape) for name, v in outputs.items()}
+    turned = slice(None, None, -1)
+    return {
+        name: placed(values[turned], past)[turned]
+        if backwards and values.ndim > 1
+        else placed(values, past)
+        for name, values in every.items()
+    }
 
 
 def listed(names: tuple[str, ...], held: Arrays) -> ctypes.Array[Given]:
@@ -79,8 +85,11 @@ def assert_same(held: Arrays, wanted: Arrays, what: str) -> None:
         assert np.ascontiguousarray(held[name]).tobytes() == values.tobytes(), f"{what}: {name}"
 
 
+@pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("past", [0, 1, 3])
-def test_rows_go_where_the_reference_puts_them(kernels: ctypes.CDLL, past: int) -> None:
+def test_rows_go_where_the_reference_puts_them(
+    kernels: ctypes.CDLL, past: int, backwards: bool
+) -> None:
     """By both bodies, in words of every size."""
     every = (*permutations.cases(), *permutations.empty_cases())
     chosen = [case for case in every if case.size <= MOST][past::4]
@@ -88,7 +97,7 @@ def test_rows_go_where_the_reference_puts_them(kernels: ctypes.CDLL, past: int) 
     for case in chosen:
         problem, wanted = case.problem, expected(case)
         for compared in (True, False) if problem.pairs <= FEW_PAIRS else (False,):
-            held = held_by(inputs_of(case), wanted, past)
+            held = held_by(inputs_of(case), wanted, past, backwards=backwards)
             kernels.permute(
                 compared,
                 *(ctypes.c_int64(extent) for extent in problem.input_shape),
@@ -102,8 +111,11 @@ def test_rows_go_where_the_reference_puts_them(kernels: ctypes.CDLL, past: int) 
     assert bodies == {(True, False), (False, False), (False, True)}
 
 
+@pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("past", [0, 1])
-def test_sums_have_the_bits_of_the_reference(kernels: ctypes.CDLL, past: int) -> None:
+def test_sums_have_the_bits_of_the_reference(
+    kernels: ctypes.CDLL, past: int, backwards: bool
+) -> None:
     """By vectors, and, where rows do not begin at one, element by element."""
     every = (*sums.cases(), *sums.empty_cases())
     types = {"bfloat16": 2, "float32": 4}
@@ -112,7 +124,7 @@ def test_sums_have_the_bits_of_the_reference(kernels: ctypes.CDLL, past: int) ->
     assert len(chosen) > 10
     for case in chosen:
         problem, wanted = case.problem, expected(case)
-        held = held_by(inputs_of(case), wanted, past)
+        held = held_by(inputs_of(case), wanted, past, backwards=backwards)
         kernels.unpermute(
             *(ctypes.c_int64(extent) for extent in problem.input_shape),
             types[problem.output_dtype],

@@ -177,26 +177,30 @@ __device__ __forceinline__ void write_expert_offsets(const MoveArgs<Order>& args
   }
 }
 
-// Where a pair's row is in the output: pairs without an expert clear one each of those that are
-// left, whose offset is then inverted.
+// Where a pair's row is in the output. Pairs without an expert clear one each of those that are
+// left.
+struct RowPlace {
+  int64_t offset;
+  bool is_cleared;
+};
+
 template <class Order>
-__device__ __forceinline__ int64_t settle(const MoveArgs<Order>& args, int64_t token, int rank,
-                                          int64_t row, bool has_expert) {
+__device__ __forceinline__ RowPlace settle(const MoveArgs<Order>& args, int64_t token, int rank,
+                                           int64_t row, bool has_expert) {
   if (args.share.slice() == 0) {
     args.destination[token * args.destination_stride + rank] =
         has_expert ? static_cast<int32_t>(row) : routing::kNoRow;
     if (args.scale)
       args.permuted_scale[args.scales.offset(row)] = has_expert ? args.scale[token] : 0;
   }
-  const int64_t offset = args.outputs.offset(row);
-  return has_expert ? offset : ~offset;
+  return {args.outputs.offset(row), !has_expert};
 }
 
 // Finds the rows of some ranks of all tokens of the block.
 template <class Order>
 __device__ __forceinline__ void find_rows(const MoveArgs<Order>& args,
                                           const typename Order::Shared& shared, int first,
-                                          int ranks, int64_t (&offsets)[kRows][kRanks]) {
+                                          int ranks, RowPlace (&places)[kRows][kRanks]) {
   const int all = args.share.rows_of_block() * ranks;
   for (int i = static_cast<int>(threadIdx.x) / Order::kLanes; i < all;
        i += kThreads / Order::kLanes) {
@@ -207,7 +211,7 @@ __device__ __forceinline__ void find_rows(const MoveArgs<Order>& args,
     const uint32_t key = args.order.key(args.pairs, shared, pair);
     const int64_t row = args.order.row(args.pairs, shared, key, pair);
     if (threadIdx.x % Order::kLanes == 0)
-      offsets[own][rank] = settle(args, token, first + rank, row, key != args.pairs.experts);
+      places[own][rank] = settle(args, token, first + rank, row, key != args.pairs.experts);
   }
 }
 
@@ -226,13 +230,13 @@ struct Words {
     }
   }
   template <class Order>
-  __device__ __forceinline__ void store(const MoveArgs<Order>& args, int64_t offset,
+  __device__ __forceinline__ void store(const MoveArgs<Order>& args, const RowPlace& place,
                                         int64_t first) const {
-    Word* const to = static_cast<Word*>(args.output) + (offset < 0 ? ~offset : offset);
+    Word* const to = static_cast<Word*>(args.output) + place.offset;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int64_t at = first + i * args.share.step();
-      if (at < args.share.units) to[at] = offset < 0 ? Word{} : held[i];
+      if (at < args.share.units) to[at] = place.is_cleared ? Word{} : held[i];
     }
   }
 };
@@ -241,7 +245,7 @@ template <class Word, class Order>
 __global__ void __launch_bounds__(kThreads)
     move_rows(const __grid_constant__ MoveArgs<Order> args) {
   __shared__ typename Order::Shared shared;
-  __shared__ int64_t offsets[kRows][kRanks];
+  __shared__ RowPlace places[kRows][kRanks];
   const int own = args.share.own_row();
   const int64_t token = args.share.first_row() + own, start = args.share.first_unit();
   const int64_t units = token < args.share.rows ? args.share.units : 0;
@@ -252,15 +256,15 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 1
   for (int first = 0; first < args.top_k; first += kRanks) {
     const int ranks = args.top_k - first < kRanks ? args.top_k - first : kRanks;
-    find_rows(args, shared, first, ranks, offsets);
+    find_rows(args, shared, first, ranks, places);
     __syncthreads();
 #pragma unroll 1
     for (int64_t unit = start; unit < units; unit += kEach * args.share.step()) {
       if (first > 0 || unit > start) words.load(args, token, unit);
 #pragma unroll 1
-      for (int rank = 0; rank < ranks; ++rank) words.store(args, offsets[own][rank], unit);
+      for (int rank = 0; rank < ranks; ++rank) words.store(args, places[own][rank], unit);
     }
-    __syncthreads();  // the offsets have been read
+    __syncthreads();  // the places have been read
   }
 }
 

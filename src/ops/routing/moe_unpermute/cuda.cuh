@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "core/sku.h"
 #include "cuda/divider.cuh"
@@ -25,6 +26,7 @@ using std::int64_t;
 constexpr int kColumns = cuda::kVectorBytes / static_cast<int>(sizeof(Element));
 // Ranks whose rows are loaded together.
 constexpr int kBatch = 4;
+constexpr int64_t kNowhere = std::numeric_limits<int64_t>::min();
 
 template <class U>
 struct SumArgs {
@@ -40,10 +42,11 @@ struct SumArgs {
   int64_t pairs;
   int ranks;
 
-  // Where a pair's row is; -1: it has none.
+  // Where a pair's row is, which is before the first where strides are negative; kNowhere: it has
+  // none.
   __device__ __forceinline__ int64_t row_offset(int64_t token, int rank) const {
     const std::int32_t row = destination[token * destination_stride + rank];
-    if (row < 0 || row >= pairs) return -1;
+    if (row < 0 || row >= pairs) return kNowhere;
     const auto own = static_cast<std::uint32_t>(row), first = top_k.quotient(own);
     return first * input_token_stride + (own - first * top_k.divisor) * input_stride;
   }
@@ -87,8 +90,8 @@ __device__ __forceinline__ void add_ranks(const SumArgs<U>& args, int64_t token,
   bool takes_part[kBatch];
 #pragma unroll
   for (int b = 0; b < kBatch; ++b) {
-    const int64_t offset = first + b < args.ranks ? args.row_offset(token, first + b) : -1;
-    takes_part[b] = offset >= 0;
+    const int64_t offset = first + b < args.ranks ? args.row_offset(token, first + b) : kNowhere;
+    takes_part[b] = offset != kNowhere;
     if (takes_part[b]) rows[b].load(args.input + offset + column);
   }
 #pragma unroll

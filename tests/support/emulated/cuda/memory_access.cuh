@@ -122,10 +122,11 @@ T __reduce_max_sync(unsigned, T value) {
   return value;
 }
 inline int __reduce_add_sync(unsigned, int value) {
-  std::uint32_t given[32];
-  emulated::Block::current().exchange(static_cast<std::uint32_t>(value), given);
+  const std::uint32_t own[1] = {static_cast<std::uint32_t>(value)};
+  std::uint32_t given[1][32];
+  emulated::Block::current().exchange(own, given);
   std::uint32_t sum = 0;
-  for (const std::uint32_t each : given) sum += each;
+  for (const std::uint32_t each : given[0]) sum += each;
   return static_cast<int>(sum);
 }
 inline bool __all_sync(unsigned lanes, bool holds) {
