@@ -26,9 +26,9 @@ from support.runner import Bench
 HOST = Host()
 INVARIANT = planq.PlanPreference(batch_invariant=True)
 MOST_CASES, MOST_ELEMENTS = 12, 1 << 16
-# Operators whose operands are lists: of entries, in the order of a matrix, of tensors, or of rows
-# that are named by their numbers.
-LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute"}
+# Operators whose operands are lists: of entries, in the order of a matrix, of tensors, of rows that
+# are named by their numbers, or of where experts' rows begin.
+LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear"}
 S = planq.Scope
 
 

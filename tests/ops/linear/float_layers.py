@@ -348,6 +348,7 @@ class CodedLayer(FloatLayer):
         if "weight_zero_point" in given:
             bounds = (-128, 255) if self.has_bytes else (-120, 120)
             shifts = np.clip(given["weight_zero_point"].astype(np.int64), *bounds)
+            shifts = shifts if shifts.ndim == 2 else shifts[:, None]
             codes = codes - np.repeat(shifts, self.segment, axis=1)[:, : self.terms]
         scale = self.scale_values(given)
         scale = scale if scale.ndim == 2 else scale[:, None]
