@@ -100,7 +100,7 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
         TypeError: The fields (their names, order, requiredness or defaults) or the operands differ
             from those that the native half declares.
     """
-    native = native_operator(descriptor.operator)
+    native = _core.operator(descriptor.operator, with_kernels=False)
     operands = tuple(item.name for item in fields(args))
     if operands != native["operands"]:
         raise TypeError(

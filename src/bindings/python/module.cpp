@@ -80,14 +80,16 @@ py::list descriptor_operands(const Descriptor& descriptor) {
 }
 
 // Throws KeyError for a name that is no operator's.
-py::dict operator_values(const std::string& name) {
+// Kernels take most of the time that it takes to describe an operator, and may be left out.
+py::dict operator_values(const std::string& name, bool with_kernels) {
   using namespace py::literals;
   const Operator* op = find_operator(name);
   if (!op) throw py::key_error(name);
   py::list operands, kernels;
   for (const OperandInfo& operand : op->operands) operands.append(text(operand.name));
-  for (const Kernel* kernel : ordered_kernels(*op))
-    kernels.append(kernel_values(*op, *kernel, kernel->guarantee));
+  if (with_kernels)
+    for (const Kernel* kernel : ordered_kernels(*op))
+      kernels.append(kernel_values(*op, *kernel, kernel->guarantee));
   return py::dict("fields"_a = field_table(op->fields), "operands"_a = py::tuple(operands),
                   "kernels"_a = py::tuple(kernels), "operand_table"_a = operand_table(*op));
 }
@@ -280,7 +282,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("preference_fields", [] { return py::list(field_table(preference_fields())); });
   module.def("vocabularies", vocabulary_values);
   module.def("formats", format_values);
-  module.def("operator", operator_values, py::arg("name"));
+  module.def("operator", operator_values, py::arg("name"), py::arg("with_kernels") = true);
   module.def("select", selection_values);
   module.def("workspace_text", workspace_text);
   module.def("threads_text", threads_text);
