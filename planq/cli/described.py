@@ -80,7 +80,7 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
     """Yields values for the fields that have no default, one set for each element type of codes.
 
     If the operator has an optional ``block_size``, a second set with it follows each; if it has an
-    ``input_shape``, one with three axes.
+    ``input_shape`` or a ``weight_shape``, one with three axes.
     """
     needed = [
         item.name
@@ -120,3 +120,5 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
                 yield {name: usual[name] for name in (*needed, "block_size")}
             if "input_shape" in needed:
                 yield {name: usual[name] for name in needed} | {"input_shape": (64, 8, 4096)}
+            if "weight_shape" in needed:
+                yield {name: usual[name] for name in needed} | {"weight_shape": (8, 8192, 4096)}
