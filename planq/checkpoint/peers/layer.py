@@ -90,7 +90,7 @@ class Layer:
         """Reads the layer: returns the operands beside input and output, in new memory.
 
         They are NumPy arrays of integers, float16 and float32, which ``torch.from_numpy`` takes.
-        Scales and biases in bfloat16 are widened to float32, which changes no value; scales of a
+        Scales in bfloat16 and biases are widened to float32, which changes no value; scales of a
         byte are uint8, as operands may be.
 
         Raises:

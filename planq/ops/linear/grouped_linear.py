@@ -48,7 +48,8 @@ class GroupedLinearDescriptor(Descriptor):
         groups ``(experts, n, ceil(k / size))``; ``tensor_scale`` ``(experts,)``.
 
     Workspace:
-        None.
+        None, but on compute capability 9.0 the list of the experts' tiles: 12 bytes for each expert
+        and for every 32 rows.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant: a row's bits depend on its expert's weights,

@@ -9,6 +9,9 @@
 
 namespace planq::linear {
 
+// The most of a gemm: sm90/expert_tiles.cuh has a thread for each.
+inline constexpr int kMostExperts = 1024;
+
 // Rows of the input.
 struct ExpertRows {
   std::int64_t first = 0, end = 0;

@@ -27,9 +27,9 @@ Fault resolve_shapes(const Fields& f) {
     return {"input_shape", "expected (m, k), got " + text(f.input_shape)};
   if (f.weight_shape.rank != 3)
     return {"weight_shape", "expected (experts, n, k), got " + text(f.weight_shape)};
-  if (f.experts() < 1 || f.experts() > kMostExperts)
-    return {"weight_shape", "expected 1 to " + std::to_string(kMostExperts) + " experts, got " +
-                                std::to_string(f.experts())};
+  if (f.experts() < 1 || f.experts() > linear::kMostExperts)
+    return {"weight_shape", "expected 1 to " + std::to_string(linear::kMostExperts) +
+                                " experts, got " + std::to_string(f.experts())};
   if (f.terms() == f.input_shape[1]) return {};
   return {"weight_shape", "expected k = " + std::to_string(f.input_shape[1]) + ", got " +
                               std::to_string(f.terms())};

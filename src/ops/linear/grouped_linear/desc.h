@@ -66,8 +66,6 @@ inline constexpr auto kOperands = operands(
               {"tensor_scale", Role::Input, DType::Float32, per_expert(),
                is("scale_dtype", DType::Float8E4M3FN)}});
 
-inline constexpr std::int64_t kMostExperts = 1024;
-
 // What kernels are told of the codes, and the experts of a call.
 linear::CodeKind kind_of(const Fields& f);
 linear::Experts experts_of(const Call& call);

@@ -24,8 +24,6 @@ struct ExpertTileArgs {
   std::int64_t row_pairs, output_pitch;
 };
 
-inline constexpr int kMostExperts = 1024;  // a thread each
-
 // The largest value of the threads up to this one, for all threads of a block.
 __device__ __forceinline__ std::int32_t running_max(std::int32_t value, std::int32_t* of_warps) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;

@@ -172,7 +172,7 @@ Status list_tiles(const Experts& experts, int tokens, const ExpertRoom& room, co
                                   gemm.n * pairs,
                                   gemm.output_row * pairs};
   const cuda::Grid grid{.blocks = 1 + std::min<std::int64_t>(gemm.m, device.multiprocessors),
-                        .threads = dim3(sm90::kMostExperts)};
+                        .threads = dim3(kMostExperts)};
   return cuda::launch(sm90::list_expert_tiles, grid, args, bound);
 }
 
