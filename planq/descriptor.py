@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from planq import _core
 from planq._classes import classes_of
+from planq._constructors import descriptor_class
 from planq.arguments import Shape
 from planq.dim import Dim
 from planq.dtypes import DType, OperandKind, Role
@@ -56,7 +57,7 @@ class OperandSpec:
         return sum(map(math.prod, shapes)) * _STORAGE_BYTES[self.storage]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class Descriptor:
     """Base of all descriptors: checked and resolved when it is made, immutable afterwards.
 
@@ -70,10 +71,11 @@ class Descriptor:
     operator: ClassVar[str]
     _native: _core.Descriptor = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        # The native field table says how each attribute is parsed. Each is set to its resolved
-        # value.
-        _core.resolve_descriptor(self)
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def operands(self) -> dict[str, OperandSpec]:
         """What each operand has to be, in the order of the args; absent operands are left out."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planq import _core
-from planq._constructors import tie_fields
+from planq._constructors import name_unknown_fields, tie_fields
 from planq.dtypes import Backend, Determinism
 
 
@@ -63,3 +63,4 @@ class PlanPreference:
 
 
 tie_fields(PlanPreference, "a preference", _core.preference_fields())
+name_unknown_fields(PlanPreference, "a preference")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from planq import _core
 from planq._classes import CLASSES, Classes
-from planq._constructors import name_unknown_operands, tie_fields
+from planq._constructors import tie_fields
 from planq.descriptor import Descriptor
 from planq.dtypes import Backend, DType
 from planq.guarantee import PrecisionGuarantee, guarantee_of
@@ -108,7 +108,6 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
             f"the native half {native['operands']}"
         )
     tie_fields(descriptor, descriptor.operator, native["fields"])
-    name_unknown_operands(args, descriptor.operator)
     CLASSES[descriptor.operator] = Classes(descriptor, args, plan)
     operators.cache_clear()
     for listener in _listeners:

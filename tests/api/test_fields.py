@@ -17,6 +17,7 @@ import torch
 import planq
 from planq import _core
 from planq._classes import CLASSES
+from planq._constructors import descriptor_class
 from planq.dtypes import VOCABULARIES
 from planq.registry import native_operator, register
 
@@ -43,21 +44,15 @@ def make(**changes: Any) -> Any:
 
 def changed_class(**changes: Any) -> Any:
     """A class like EveryKindDescriptor with other defaults; `...` means that there is none."""
-    items: list[Any] = []
+    annotations: dict[str, Any] = {"operator": ClassVar[str]}
+    namespace: dict[str, Any] = {"operator": "every_kind", "__annotations__": annotations}
     for item in dataclasses.fields(EVERY.EveryKindDescriptor):
         default = changes.get(item.name, item.default)
         if item.init:
-            required = default is dataclasses.MISSING or default is ...
-            items.append((item.name, Any) if required else (item.name, Any, default))
-    return dataclasses.make_dataclass(
-        "Changed",
-        items,
-        bases=(planq.Descriptor,),
-        namespace={"operator": "every_kind", "__annotations__": {"operator": ClassVar[str]}},
-        frozen=True,
-        slots=True,
-        kw_only=True,
-    )
+            annotations[item.name] = Any
+            if default is not dataclasses.MISSING and default is not ...:
+                namespace[item.name] = default
+    return descriptor_class(type("Changed", (planq.Descriptor,), namespace))
 
 
 @pytest.mark.parametrize(

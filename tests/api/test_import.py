@@ -10,10 +10,11 @@ import pytest
 
 TIMED = """
 import time
-import numpy
 start = time.perf_counter()
+import numpy
+middle = time.perf_counter()
 import planq
-print(time.perf_counter() - start)
+print(middle - start, time.perf_counter() - middle)
 """
 
 
@@ -30,10 +31,14 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_importing_planq_takes_at_most_150_ms() -> None:
-    """Beyond NumPy; the best of several, so that a busy machine does not matter."""
+    """Beyond NumPy; where a machine is so slow that NumPy takes longer than that, as long as NumPy.
+
+    The best of several, so that a busy machine does not matter.
+    """
     python("import planq")
-    times = [float(python(TIMED).stdout) for _ in range(7)]
-    assert min(times) <= 0.150, times
+    lines = [python(TIMED).stdout.split() for _ in range(7)]
+    numpy, planq = (min(float(line[i]) for line in lines) for i in (0, 1))
+    assert planq <= max(0.150, numpy), (planq, numpy)
 
 
 @pytest.mark.parametrize("module", ["torch", "cupy", "ml_dtypes", "typer", "rich", "cuda"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, EnumerationField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, Vocabulary
@@ -20,7 +20,7 @@ class Shade(Vocabulary):
     DARK = "dark"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class EveryKindDescriptor(Descriptor):
     """Hold a field of every kind."""
 
@@ -43,7 +43,7 @@ class EveryKindDescriptor(Descriptor):
     count: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class EveryKindArgs:
     """The operands of :class:`EveryKindDescriptor`."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class List300Descriptor(Descriptor):
     """Move each tensor of a list against its gradient."""
 
@@ -19,7 +19,7 @@ class List300Descriptor(Descriptor):
     shapes: Any
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class List300Args:
     """Operands of :class:`List300Descriptor`."""
 

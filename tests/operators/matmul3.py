@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class Matmul3Descriptor(Descriptor):
     """Multiply (m, k) by the transpose of (n, k), in float32."""
 
@@ -21,7 +21,7 @@ class Matmul3Descriptor(Descriptor):
     output_shape: Any
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class Matmul3Args:
     """Operands of :class:`Matmul3Descriptor`."""
 

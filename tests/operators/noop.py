@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class NoopDescriptor(Descriptor):
     """Take four operands and do nothing."""
 
@@ -22,7 +22,7 @@ class NoopDescriptor(Descriptor):
     output_dtype: DTypeField
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class NoopArgs:
     """Operands of :class:`NoopDescriptor`."""
 

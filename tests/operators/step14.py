@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class Step14Descriptor(Descriptor):
     """Update parameters and what an optimizer keeps of their gradients, in place."""
 
@@ -20,7 +20,7 @@ class Step14Descriptor(Descriptor):
     amsgrad: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class Step14Args:
     """Operands of :class:`Step14Descriptor`."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class ThirdsDescriptor(Descriptor):
     """Divide by three, in float32."""
 
@@ -19,7 +19,7 @@ class ThirdsDescriptor(Descriptor):
     shape: Any
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class ThirdsArgs:
     """Operands of :class:`ThirdsDescriptor`."""
 

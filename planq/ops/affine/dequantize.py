@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode, NibbleOrder
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class DequantizeDescriptor(Descriptor):
     """Give codes, or the int32 accumulators of a quantized product, back their scale.
 
@@ -103,7 +103,7 @@ class DequantizeDescriptor(Descriptor):
     convention: Convention = Convention.PLANQ
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class DequantizeArgs:
     """Operands of :class:`DequantizeDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
@@ -12,7 +12,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class DequantizeBackwardDescriptor(Descriptor):
     """The gradient of :class:`DequantizeDescriptor` with respect to its codes, as real numbers.
 
@@ -56,7 +56,7 @@ class DequantizeBackwardDescriptor(Descriptor):
     scale_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class DequantizeBackwardArgs:
     """Operands of :class:`DequantizeBackwardDescriptor`.
 

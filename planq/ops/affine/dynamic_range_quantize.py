@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode, NibbleOrder, NonFinite, Quotient
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class DynamicRangeQuantizeDescriptor(Descriptor):
     """Measure the range of every segment, derive scale and zero point, and quantize, in one run.
 
@@ -131,7 +131,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
     convention: Convention = Convention.PLANQ
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class DynamicRangeQuantizeArgs:
     """Operands of :class:`DynamicRangeQuantizeDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode, NonFinite, Quotient, Rounding
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class FakeQuantizeDescriptor(Descriptor):
     """Quantize and dequantize in one pass: what a model will compute with, in its own type.
 
@@ -122,7 +122,7 @@ class FakeQuantizeDescriptor(Descriptor):
     eps: float | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class FakeQuantizeArgs:
     """Operands of :class:`FakeQuantizeDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, Quotient
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class FakeQuantizeBackwardDescriptor(Descriptor):
     """The straight-through gradient of :class:`FakeQuantizeDescriptor`.
 
@@ -71,7 +71,7 @@ class FakeQuantizeBackwardDescriptor(Descriptor):
     quotient: Quotient = Quotient.DIVIDE
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class FakeQuantizeBackwardArgs:
     """Operands of :class:`FakeQuantizeBackwardDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, NibbleOrder, NonFinite, Quotient
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class QuantizeDescriptor(Descriptor):
     """Quantize with scales and zero points that are known: static affine codes.
 
@@ -91,7 +91,7 @@ class QuantizeDescriptor(Descriptor):
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class QuantizeArgs:
     """Operands of :class:`QuantizeDescriptor`.
 

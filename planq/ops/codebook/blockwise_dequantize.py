@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import NibbleOrder
@@ -13,7 +13,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class BlockwiseDequantizeDescriptor(Descriptor):
     """Give the codes of flat blocks their values back, decoding nested statistics on the way.
 
@@ -81,7 +81,7 @@ class BlockwiseDequantizeDescriptor(Descriptor):
     nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class BlockwiseDequantizeArgs:
     """Operands of :class:`BlockwiseDequantizeDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import NibbleOrder, NonFinite, Quotient, Rounding
@@ -13,7 +13,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class BlockwiseQuantizeDescriptor(Descriptor):
     """Give each element the nearest place in a codebook, block by block of the flat tensor.
 
@@ -111,7 +111,7 @@ class BlockwiseQuantizeDescriptor(Descriptor):
     nibble_order: NibbleOrder = NibbleOrder.HIGH_FIRST
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class BlockwiseQuantizeArgs:
     """Operands of :class:`BlockwiseQuantizeDescriptor`.
 

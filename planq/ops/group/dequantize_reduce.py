@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class DequantizeReduceDescriptor(Descriptor):
     """Add what several ranks sent as codes, and make codes or elements of the sum.
 
@@ -96,7 +96,7 @@ class DequantizeReduceDescriptor(Descriptor):
     error_dtype: DTypeField = "float32"
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class DequantizeReduceArgs:
     """Operands of :class:`DequantizeReduceDescriptor`.
 

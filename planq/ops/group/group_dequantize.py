@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class GroupDequantizeDescriptor(Descriptor):
     """Make elements of the codes of flat groups, as DeepSpeed does.
 
@@ -67,7 +67,7 @@ class GroupDequantizeDescriptor(Descriptor):
     convention: Convention = Convention.DEEPSPEED
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class GroupDequantizeArgs:
     """Operands of :class:`GroupDequantizeDescriptor`.
 

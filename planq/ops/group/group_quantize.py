@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class GroupQuantizeDescriptor(Descriptor):
     """Quantize flat groups as DeepSpeed does, with measured or given parameters.
 
@@ -89,7 +89,7 @@ class GroupQuantizeDescriptor(Descriptor):
     parameters_given: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class GroupQuantizeArgs:
     """Operands of :class:`GroupQuantizeDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class SwizzledQuantizeDescriptor(Descriptor):
     """Quantize flat groups into the order in which a hierarchical all-to-all sends them.
 
@@ -93,7 +93,7 @@ class SwizzledQuantizeDescriptor(Descriptor):
     sum_dtype: DTypeField = "float32"
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class SwizzledQuantizeArgs:
     """Operands of :class:`SwizzledQuantizeDescriptor`.
 

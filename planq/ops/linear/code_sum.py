@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class CodeSumDescriptor(Descriptor):
     """Sum integer codes along one of the two last axes, exactly, into int32.
 
@@ -56,7 +56,7 @@ class CodeSumDescriptor(Descriptor):
     axis: int = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class CodeSumArgs:
     """Operands of :class:`CodeSumDescriptor`.
 

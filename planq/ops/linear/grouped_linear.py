@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, NibbleOrder
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class GroupedLinearDescriptor(Descriptor):
     """Compute linear layers of several experts, whose weights are codes, in one plan.
 
@@ -93,7 +93,7 @@ class GroupedLinearDescriptor(Descriptor):
     bias_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class GroupedLinearArgs:
     """Operands of :class:`GroupedLinearDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, EnumerationField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, NibbleOrder
@@ -15,7 +15,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class Linear4BitDescriptor(Descriptor):
     """Compute a linear layer of floating activations and 4-bit weights.
 
@@ -126,7 +126,7 @@ class Linear4BitDescriptor(Descriptor):
     residual_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class Linear4BitArgs:
     """Operands of :class:`Linear4BitDescriptor`.
 

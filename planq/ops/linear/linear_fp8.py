@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.ops.linear.vocabulary import Accumulation
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class LinearFp8Descriptor(Descriptor):
     """Compute a linear layer of 8-bit floating codes: product, scales, bias, residual.
 
@@ -87,7 +87,7 @@ class LinearFp8Descriptor(Descriptor):
     residual_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class LinearFp8Args:
     """Operands of :class:`LinearFp8Descriptor`.
 

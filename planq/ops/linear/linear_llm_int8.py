@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode
@@ -14,7 +14,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class LinearLlmInt8Descriptor(Descriptor):
     """Compute a linear layer of int8 codes beside a few columns of floating point values.
 
@@ -108,7 +108,7 @@ class LinearLlmInt8Descriptor(Descriptor):
     accumulation: Accumulation = Accumulation.SEQUENTIAL
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class LinearLlmInt8Args:
     """Operands of :class:`LinearLlmInt8Descriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, EnumerationField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, NibbleOrder
@@ -14,7 +14,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class LinearMixedDescriptor(Descriptor):
     """Compute a linear layer of floating activations and weights of 8 bits, or of int4.
 
@@ -115,7 +115,7 @@ class LinearMixedDescriptor(Descriptor):
     residual_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class LinearMixedArgs:
     """Operands of :class:`LinearMixedDescriptor`.
 

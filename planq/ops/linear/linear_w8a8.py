@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class LinearW8A8Descriptor(Descriptor):
     """Compute a linear layer of integer codes: product, scales, zero points, bias, residual.
 
@@ -97,7 +97,7 @@ class LinearW8A8Descriptor(Descriptor):
     convention: Convention = Convention.PLANQ
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class LinearW8A8Args:
     """Operands of :class:`LinearW8A8Descriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Convention, Mode, NonFinite, Quotient
@@ -13,7 +13,7 @@ from planq.registry import register
 from planq.scope import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class LinearW8A8DynamicDescriptor(Descriptor):
     """Quantize activations row by row and compute a linear layer of their codes, in one plan.
 
@@ -94,7 +94,7 @@ class LinearW8A8DynamicDescriptor(Descriptor):
     code_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class LinearW8A8DynamicArgs:
     """Operands of :class:`LinearW8A8DynamicDescriptor`.
 

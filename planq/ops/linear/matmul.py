@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.ops.linear.vocabulary import Accumulation
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class MatmulDescriptor(Descriptor):
     """Multiply matrices of floating numbers, with sums in an order that has a name.
 
@@ -82,7 +82,7 @@ class MatmulDescriptor(Descriptor):
     residual_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class MatmulArgs:
     """Operands of :class:`MatmulDescriptor`.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class MatmulInt8Descriptor(Descriptor):
     """Multiply matrices of integer codes, exactly, into int32.
 
@@ -68,7 +68,7 @@ class MatmulInt8Descriptor(Descriptor):
     transpose_weight: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class MatmulInt8Args:
     """Operands of :class:`MatmulInt8Descriptor`.
 

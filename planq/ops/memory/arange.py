@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class ArangeDescriptor(Descriptor):
     """Store numbers that go up, or down, by equal steps.
 
@@ -54,7 +54,7 @@ class ArangeDescriptor(Descriptor):
     output_dtype: DTypeField
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class ArangeArgs:
     """Operands of :class:`ArangeDescriptor`.
 

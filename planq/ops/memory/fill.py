@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class FillDescriptor(Descriptor):
     """Store one number in every element.
 
@@ -55,7 +55,7 @@ class FillDescriptor(Descriptor):
     output_dtype: DTypeField
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class FillArgs:
     """Operands of :class:`FillDescriptor`.
 

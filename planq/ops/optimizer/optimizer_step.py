@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Rounding
@@ -20,7 +20,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class OptimizerStepDescriptor(Descriptor):
     """Take a step of an optimizer for a list of tensors, with state of 32 or 8 bits, in place.
 
@@ -117,7 +117,7 @@ class OptimizerStepDescriptor(Descriptor):
     tensor_ids: tuple[int, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class OptimizerStepArgs:
     """Operands of :class:`OptimizerStepDescriptor`. Lists have a tensor for each shape.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class CooToCscDescriptor(Descriptor):
     """Sort a list of entries by columns, and find where each column begins.
 
@@ -59,7 +59,7 @@ class CooToCscDescriptor(Descriptor):
     value_dtype: DTypeField
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class CooToCscArgs:
     """Operands of :class:`CooToCscDescriptor`.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class CooToCsrDescriptor(Descriptor):
     """Find where each row begins in a row-major list of entries.
 
@@ -56,7 +56,7 @@ class CooToCsrDescriptor(Descriptor):
     capacity: int
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class CooToCsrArgs:
     """Operands of :class:`CooToCsrDescriptor`.
 

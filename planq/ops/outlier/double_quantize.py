@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Quotient
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class DoubleQuantizeDescriptor(Descriptor):
     """Quantize a matrix by its rows and by its columns, and list its outliers apart.
 
@@ -76,7 +76,7 @@ class DoubleQuantizeDescriptor(Descriptor):
     quotient: Quotient = Quotient.DIVIDE
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class DoubleQuantizeArgs:
     """Operands of :class:`DoubleQuantizeDescriptor`.
 

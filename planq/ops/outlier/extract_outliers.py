@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.ops.outlier.vocabulary import Layout
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class ExtractOutliersDescriptor(Descriptor):
     """Copy the columns that a list names out of a matrix of integers in any layout.
 
@@ -59,7 +59,7 @@ class ExtractOutliersDescriptor(Descriptor):
     capacity: int
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class ExtractOutliersArgs:
     """Operands of :class:`ExtractOutliersDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import NonFinite, Quotient
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class LlmInt8QuantizeDescriptor(Descriptor):
     """Quantize rows to int8 and keep the columns that hold outliers as they are.
 
@@ -82,7 +82,7 @@ class LlmInt8QuantizeDescriptor(Descriptor):
     nonfinite: NonFinite = NonFinite.PROPAGATE
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class LlmInt8QuantizeArgs:
     """Operands of :class:`LlmInt8QuantizeDescriptor`.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class RowColumnAbsmaxDescriptor(Descriptor):
     """Measure the largest magnitude of every row and every column, without outliers.
 
@@ -62,7 +62,7 @@ class RowColumnAbsmaxDescriptor(Descriptor):
     threshold: float = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class RowColumnAbsmaxArgs:
     """Operands of :class:`RowColumnAbsmaxDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.ops.outlier.vocabulary import Layout
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class TransformLayoutDescriptor(Descriptor):
     """Bring a matrix of integers from one memory layout to another, transposed or not.
 
@@ -75,7 +75,7 @@ class TransformLayoutDescriptor(Descriptor):
     transpose: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class TransformLayoutArgs:
     """Operands of :class:`TransformLayoutDescriptor`.
 

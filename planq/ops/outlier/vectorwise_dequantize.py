@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.ops.outlier.vocabulary import VectorwiseForm
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class VectorwiseDequantizeDescriptor(Descriptor):
     """Turn codes of `vectorwise_quantize` back into elements.
 
@@ -64,7 +64,7 @@ class VectorwiseDequantizeDescriptor(Descriptor):
     axis: int = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class VectorwiseDequantizeArgs:
     """Operands of :class:`VectorwiseDequantizeDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import NibbleOrder
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class PackInt4Descriptor(Descriptor):
     """Pack 4-bit codes that have a byte each two a byte, along any axis.
 
@@ -60,7 +60,7 @@ class PackInt4Descriptor(Descriptor):
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class PackInt4Args:
     """Operands of :class:`PackInt4Descriptor`.
 

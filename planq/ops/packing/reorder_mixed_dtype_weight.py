@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class ReorderMixedDtypeWeightDescriptor(Descriptor):
     """Bring a weight into the order that CUTLASS's mixed-dtype linear layers read, or back.
 
@@ -69,7 +69,7 @@ class ReorderMixedDtypeWeightDescriptor(Descriptor):
     inverse: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class ReorderMixedDtypeWeightArgs:
     """Operands of :class:`ReorderMixedDtypeWeightDescriptor`.
 

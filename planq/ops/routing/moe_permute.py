@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class MoePermuteDescriptor(Descriptor):
     """Copy rows of tokens to the experts chosen for them, the rows of an expert side by side.
 
@@ -77,7 +77,7 @@ class MoePermuteDescriptor(Descriptor):
     scale_dtype: DTypeField = None
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class MoePermuteArgs:
     """Operands of :class:`MoePermuteDescriptor`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import NonFinite
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class EstimateQuantilesDescriptor(Descriptor):
     """Find evenly spaced quantiles of all elements: exact order statistics, without sorting.
 
@@ -68,7 +68,7 @@ class EstimateQuantilesDescriptor(Descriptor):
     nonfinite: NonFinite = NonFinite.PROPAGATE
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class EstimateQuantilesArgs:
     """Operands of :class:`EstimateQuantilesDescriptor`.
 

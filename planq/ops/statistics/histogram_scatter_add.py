@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class HistogramScatterAddDescriptor(Descriptor):
     """Add numbers to the bins of a histogram that two indices name, with the same bits every time.
 
@@ -56,7 +56,7 @@ class HistogramScatterAddDescriptor(Descriptor):
     count: int
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class HistogramScatterAddArgs:
     """Operands of :class:`HistogramScatterAddDescriptor`.
 

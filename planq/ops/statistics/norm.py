@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.ops.statistics.vocabulary import NormOrder
@@ -12,7 +12,7 @@ from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class NormDescriptor(Descriptor):
     """Measure the 1-, 2- or infinity-norm of all elements as one vector.
 
@@ -63,7 +63,7 @@ class NormDescriptor(Descriptor):
     p: NormOrder = NormOrder.TWO
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class NormArgs:
     """Operands of :class:`NormDescriptor`.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Scalar, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.plan import Plan
 from planq.registry import register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@descriptor_class
 class PercentileClipDescriptor(Descriptor):
     """Find the factor that takes a gradient's norm down to a percentile of its last 100 norms.
 
@@ -63,7 +63,7 @@ class PercentileClipDescriptor(Descriptor):
     percentile: int = 5
 
 
-@dataclass(slots=True, kw_only=True)
+@args_class
 class PercentileClipArgs:
     """Operands of :class:`PercentileClipDescriptor`.
 
