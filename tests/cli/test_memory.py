@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TENSORS = 7
-LARGEST = 96 << 20
+LARGEST = 64 << 20
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
 REPORT_PEAK = """
 import atexit, re
