@@ -133,6 +133,23 @@ def coded(m: int, n: int, k: int, **fields: Any) -> Any:
     return planq.Linear4BitDescriptor(input_shape=(m, k), weight_shape=(n, k), **fields)
 
 
+def grouped(m: int, experts: int, n: int, k: int, **fields: Any) -> Any:
+    """A descriptor of grouped_linear with groups of 32 codes."""
+    fields = {"code_dtype": "int4", "weight_scope": planq.Scope.group(32), **fields}
+    return planq.GroupedLinearDescriptor(
+        input_shape=(m, k), weight_shape=(experts, n, k), input_dtype="bfloat16", **fields
+    )
+
+
+def test_layers_of_experts_are_named_and_counted_by_the_weights() -> None:
+    """Every weight is read, and each row meets one."""
+    case = case_of(grouped(5, 3, 7, 64))
+    assert case.name == "E1/grouped_linear/experts3-s4-group32/bf16_bf16/5x7x64"
+    assert case.product is not None
+    assert case.product.operations == 2 * 5 * 7 * 64
+    assert case.input_bytes == 2 * 5 * 64 + 3 * 7 * 32 + 4 * 4 + 3 * 7 * 2 * 4
+
+
 @pytest.mark.parametrize(
     ("desc", "name"),
     [
@@ -283,9 +300,12 @@ FLOATING = [
     coded(6, WIDE, 24, **GROUPS),
     coded(6, WIDE, 24, block_size=16, weight_layout="packed", accumulation="lanes"),
     dense("linear_mixed", 6, WIDE, 24, input_dtype="float16"),
+    dense("linear_mixed", 6, WIDE, 24, input_dtype="bfloat16", code_dtype="float8_e4m3fn"),
     dense("linear_mixed", 6, 128, 64, input_dtype="float16", weight_layout="reordered"),
     dense("linear_fp8", 6, WIDE, 24, output_dtype="bfloat16"),
     dense("linear_fp8", 6, WIDE, 256, output_dtype="bfloat16", **BLOCKS),
+    grouped(9, 2, WIDE, 64),
+    grouped(9, 3, WIDE, 32, code_dtype="float4_e2m1fn", scale_dtype="float8_e8m0fnu"),
 ]
 
 
@@ -298,7 +318,7 @@ def test_floating_products_are_checked_with_the_host(desc: Any) -> None:
     operands = workload.sets[-1]
     found = check(case, operands, [host_reference, torch_reference])
     assert (found.differing, found.reference) == (0, "host_reference")
-    assert found.elements in (4 * HOST_COLUMNS, 4 * desc.weight_shape[0])
+    assert found.elements in (4 * HOST_COLUMNS, 4 * desc.weight_shape[-2])
     operands["output"].view(torch.uint8)[-1, -1] ^= 1
     assert check(case, operands, [host_reference]).differing == 1
 
@@ -652,6 +672,7 @@ def test_peers_of_the_sums_give_the_same_ones(peer: str) -> None:
         ("dequantize_linear", coded(5, 24, 128, **GROUPS, bias_dtype="float32")),
         ("dequantize_linear", coded(5, 24, 128, block_size=64)),
         ("bitsandbytes", coded(5, 32, 128, block_size=64)),
+        ("grouped_mm", grouped(9, 3, 16, 128)),
     ],
 )
 def test_peers_of_floating_products_compute_the_same_layer(peer: str, desc: Any) -> None:

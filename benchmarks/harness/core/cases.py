@@ -215,15 +215,20 @@ class Case:
     def _factors(self) -> Iterator[str]:
         """What is said of a product beyond the types of its input and its output."""
         desc = self.descriptor
-        coded = getattr(desc, "code_dtype", None) if hasattr(desc, "weight_layout") else None
+        experts = self.product.experts if self.product else 0
+        has_codes = experts or hasattr(desc, "weight_layout")
+        coded = getattr(desc, "code_dtype", None) if has_codes else None
+        if experts:
+            yield f"experts{experts}"
         if getattr(desc, "block_size", None) is not None:
             yield f"{desc.codebook.value}-{desc.block_size}"
         elif coded is not None:
             yield f"{_SHORT[coded.value]}-{_scope_text(desc.weight_scope)}"
         if coded is not None and desc.scale_dtype is not planq.DType.FLOAT32:
             yield f"{_SHORT[desc.scale_dtype.value]}_scales"
-        if coded is not None and desc.weight_dtype is not desc.input_dtype:
-            yield _SHORT[desc.weight_dtype.value]
+        weight_dtype = getattr(desc, "weight_dtype", None)
+        if coded is not None and weight_dtype not in (None, desc.input_dtype):
+            yield _SHORT[weight_dtype.value]
         if desc.operator == "linear_fp8" and desc.weight_scope.kind == "block":
             yield _scope_text(desc.weight_scope)
         if getattr(desc, "accumulation", None) is planq.Accumulation.LANES:
@@ -348,6 +353,7 @@ class _Group:
     models: list[str] | None = None
     problems: list[str] | None = None
     layers: list[str] | None = None
+    experts: int = 0
     outliers: list[int] | None = None
     baseline: dict[str, Any] | None = None
     reads: int = 1
@@ -392,7 +398,7 @@ class _Group:
         if self.problems is None and self.layers is None:
             return {name: list(shape)}
         transposed = tuple(side for side in SIDES if given.get(f"transpose_{side}"))
-        problem = Product(*shape, transposed)
+        problem = Product(*shape, transposed, self.experts)
         rows = zip(SIDES, (problem.m, problem.n), strict=True)
         return {f"{side}_shape": problem.shape(side, count) for side, count in rows}
 

@@ -253,8 +253,11 @@ class ProductPart:
 
     def of(self, name: str, operand: torch.Tensor) -> torch.Tensor:
         """The part of an operand."""
+        if name == "expert_offset":  # as many of the rows that are left as lie before it
+            return torch.searchsorted(self.rows, operand.long()).to(operand.dtype)
         axis = self.product.row_axis(name)
         if name in BY_COLUMN:
+            axis = 1 if self.product.experts else axis
             return self._along(operand, axis, self.columns, self.product.n)
         if name not in BY_ROW and name not in BY_BOTH:
             return operand

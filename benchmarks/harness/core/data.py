@@ -42,6 +42,7 @@ PARAMETERS: Final = (
     "minimum",
     "expert_index",
     "destination",
+    "expert_offset",
 )
 # The scalars of an optimizer's step.
 SCALARS: Final = {
@@ -85,7 +86,7 @@ def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:
         values.copy_(codes_of_normal(source, values.device))
     elif values.is_floating_point():
         values.normal_()
-    elif dtype in ("int4", "uint4"):
+    elif dtype in ("int4", "uint4", "float4_e2m1fn"):
         values.random_(0, 256)
     else:
         mean, deviation, low, high = _CODES[dtype]
@@ -107,7 +108,10 @@ def _of_list(name: str, desc: Any, device: torch.device) -> torch.Tensor:
 
 
 def _of_router(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
-    """Other experts for every rank of a token, or a row of its own for each pair."""
+    """Other experts for every rank of a token, a row of its own for each pair, or equal shares."""
+    if name == "expert_offset":
+        experts, rows = len(values) - 1, desc.input_shape[0]
+        return torch.arange(experts + 1, device=values.device) * rows // experts
     if name == "destination":
         return torch.randperm(values.numel(), device=values.device).view_as(values)
     tokens, top_k = values.shape
@@ -135,7 +139,7 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(given_values(len(values)))
     elif name in ("row_index", "column_index", "count"):
         values.copy_(_of_list(name, desc, values.device))
-    elif name in ("expert_index", "destination"):
+    elif name in ("expert_index", "destination", "expert_offset"):
         values.copy_(_of_router(name, desc, values))
     elif name == "index":  # columns spread over the matrix
         last = getattr(desc, "input_shape", getattr(desc, "shape", ()))[-1] - 1

@@ -21,13 +21,15 @@ SIDES: Final = ("input", "weight")
 class Product:
     """``y[m, n] = sum over k of input[m, k] * weight[n, k]``.
 
-    ``transposed`` are the sides that memory holds as ``[k, m]`` and ``[k, n]``.
+    ``transposed`` are the sides that memory holds as ``[k, m]`` and ``[k, n]``. With ``experts``
+    there are so many weights, and each row of the input meets one of them.
     """
 
     m: int
     n: int
     k: int
     transposed: tuple[str, ...] = ()
+    experts: int = 0
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
@@ -43,14 +45,17 @@ class Product:
 
     def shape(self, side: str, rows: int) -> list[int]:
         """Of so many rows of a side in memory."""
-        return [self.k, rows] if side in self.transposed else [rows, self.k]
+        shape = [self.k, rows] if side in self.transposed else [rows, self.k]
+        return [self.experts, *shape] if self.experts and side == "weight" else shape
 
 
 def product_of(desc: Any) -> Product | None:
-    """The product that a descriptor asks for, if it asks for one with a single weight."""
+    """The product that a descriptor asks for, if it asks for one."""
     weight = getattr(desc, "weight_shape", None)
     if weight is None or not hasattr(desc, "input_shape"):
         return None
+    if desc.operator == "grouped_linear":
+        return Product(desc.input_shape[0], *weight[1:], experts=weight[0])
     transposed = transposed_sides(desc)
     if len(weight) != 2 or ("input" in transposed and len(desc.input_shape) != 2):
         raise ValueError(f"no batched products are measured: {desc}")

@@ -30,7 +30,7 @@ def decoder(desc: Any) -> Callable[[Operands], torch.Tensor]:
     """
     if desc.operator == "matmul":
         return lambda given: given["weight"]
-    if desc.weight_layout is not planq.WeightLayout.ROW_MAJOR:
+    if getattr(desc, "weight_layout", None) not in (None, planq.WeightLayout.ROW_MAJOR):
         raise ValueError(f"no torch operations for {desc}")
     formula: Any
     shared = {"shape": desc.weight_shape, "nibble_order": desc.nibble_order}
@@ -42,7 +42,8 @@ def decoder(desc: Any) -> Callable[[Operands], torch.Tensor]:
     else:
         if desc.nibble_order is not planq.NibbleOrder.LOW_FIRST:
             raise ValueError(f"no torch operations for {desc}")
-        shared |= {"input_dtype": desc.code_dtype, "output_dtype": desc.weight_dtype}
+        output = getattr(desc, "weight_dtype", desc.input_dtype)
+        shared |= {"input_dtype": desc.code_dtype, "output_dtype": output}
         shared |= {"scope": desc.weight_scope, "mode": desc.weight_mode}
         formula = static.Dequantize(planq.DequantizeDescriptor(**shared))
 
@@ -131,6 +132,18 @@ def tinygemm(machine: Machine, workload: Workload) -> Peer | None:
     return product_peer("tinygemm", workload, [prepared(given) for given in workload.sets])
 
 
+def grouped_mm(machine: Machine, workload: Workload) -> Peer:
+    """A product of torch for all experts, with weights that were given back before."""
+    decode = decoder(workload.case.descriptor)
+
+    def prepared(given: Operands) -> Call:
+        weight = decode(given).transpose(1, 2)
+        offsets = given["expert_offset"][1:].clone()
+        return lambda: torch._grouped_mm(given["input"], weight, offs=offsets)
+
+    return product_peer("grouped_mm", workload, [prepared(given) for given in workload.sets])
+
+
 def humming(machine: Machine, workload: Workload) -> Peer | None:
     """What vLLM serves int4 groups with, on weights that it has repacked; compiled on first use."""
     desc = workload.case.descriptor
@@ -194,5 +207,6 @@ FLOAT_MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "dequantize_linear": dequantize_linear,
     "tinygemm": tinygemm,
     "humming": humming,
+    "grouped_mm": grouped_mm,
     "scaled_mm_accurate": scaled_mm_accurate,
 }
