@@ -101,8 +101,9 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
-    if job.form.format is Format.PLAIN:
-        known = ", ".join(known.value for known in Format if known is not Format.PLAIN)
+    of_files = (Format.PLAIN, Format.GGUF)
+    if job.form.format in of_files:
+        known = ", ".join(known.value for known in Format if known not in of_files)
         raise CheckpointError(f"--format: a folder needs one of {known}")
     _check_target(job)
     model = _read_model(job.source)

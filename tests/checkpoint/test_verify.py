@@ -198,7 +198,7 @@ def test_folders_are_replaced_only_where_planq_made_them(folder: Path, capsys: C
 
 REFUSED = [
     ("--scheme nf4", "a folder; --format compressed-tensors or bitsandbytes"),
-    ("--scheme nf4 --format plain", "--format: a folder needs one of"),
+    ("--scheme nf4 --format plain", "--format: a folder needs one of compressed-tensors, bitsandb"),
     ("--scheme nf4 --format compressed-tensors", "--scheme: compressed-tensors has int8-channel"),
     ("--scheme dynamic8 --format bitsandbytes", "--scheme: bitsandbytes has int8-channel"),
     ("--scheme nf4 --format bitsandbytes --block-size 48", "bitsandbytes reads blocks of 32, 64"),
@@ -215,6 +215,7 @@ def test_what_a_reader_does_not_know_is_refused(
     """Nothing is written, and nothing is left behind."""
     line = refuse(capsys, "quantize", folder, folder.with_name("out"), *options.split())
     assert said in line
+    assert "gguf" not in line, "which is made of one file"
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
