@@ -9,15 +9,20 @@ struct alignas(64) RunScales {
   float of_run[kPanelTerms / math::TensorCore16::kGroup][kPanelColumns];
 };
 
-// Segments are runs, one after another, or hold whole panels.
+// Segments are runs, one after another, or hold whole panels. They divide rows: a row's lie a pitch
+// from those of the row before.
 inline void load_run_scales(const linear::WeightCodes& codes, const Block& b, std::int64_t term,
                             int runs, RunScales& scales) {
-  for (std::int64_t c = 0; c < b.columns; ++c) {
-    const std::int64_t row = b.column + c;
-    const std::int64_t first =
-        linear::scale_index(codes, row, linear::segment_of(codes, row, term));
-    for (int i = 0; i < runs; ++i) scales.of_run[i][c] = codes.scales.at(first + i);
+  const linear::SegmentScales& stored = codes.scales;
+  const std::int64_t first = b.column * stored.pitch + term / codes.segment_size;
+  if (stored.stored.dtype == DType::Float32 && !stored.are_nested()) {
+    const float* of_row = static_cast<const float*>(stored.stored.absmax) + first;
+    for (std::int64_t c = 0; c < b.columns; ++c, of_row += stored.pitch)
+      for (int i = 0; i < runs; ++i) scales.of_run[i][c] = of_row[i];
+    return;
   }
+  for (std::int64_t c = 0; c < b.columns; ++c)
+    for (int i = 0; i < runs; ++i) scales.of_run[i][c] = stored.at(first + c * stored.pitch + i);
 }
 
 // A run meets the scales of its columns as it is added.
@@ -63,7 +68,7 @@ inline void add_span(float* span, std::int64_t rows, float* sums) {
   alignas(64) float span[kGroupRows * kPanelColumns] = {};
   for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
     const int terms = static_cast<int>(std::min<std::int64_t>(kPanelTerms, p.k - term));
-    widen_panel(weight, b.column, b.columns, term, terms, panel);
+    widen_codes(weight, b.column, b.columns, term, terms, panel);
     load_run_scales(codes, b, term, (terms + run - 1) / run, scales);
     for (std::int64_t row = 0; row < b.rows; row += kWideRows) {
       const int count = static_cast<int>(std::min<std::int64_t>(kWideRows, b.rows - row));

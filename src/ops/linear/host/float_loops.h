@@ -16,7 +16,8 @@
 #include "ops/linear/host/float_output.h"
 #include "ops/linear/host/float_tensor_core.h"
 
-// Of the chains in float_tensor_core.h.
+// Of the panels and chains in float_tensor_core.h.
+#include "ops/linear/host/float_codes.h"
 #include "ops/linear/host/float_groups.h"
 
 namespace planq::host::PLANQ_LEVEL::floating {
