@@ -87,11 +87,11 @@ def _repr(self: Any) -> str:
 def _eq(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    return self.__class__._values(self) == self.__class__._values(other)
+    return self._values(self) == other._values(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(self.__class__._values(self))
+    return hash(self._values(self))
 
 
 _INIT = """

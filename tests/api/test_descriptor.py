@@ -346,3 +346,34 @@ def test_a_replaced_descriptor_names_it_too() -> None:
     incomplete: Any = planq.MinMaxDescriptor
     with pytest.raises(TypeError, match="missing 1 required"):
         incomplete(shape=(4, 4))
+
+
+@pytest.mark.parametrize("operator", planq.operators(), ids=lambda operator: operator.name)
+def test_classes_are_what_a_dataclass_of_their_fields_would_be(
+    operator: planq.OperatorInfo,
+) -> None:
+    """In signature, arguments and equality, though they share their methods."""
+    for made in (operator.descriptor, operator.args):
+        items: list[Any] = [
+            (item.name, item.type, dataclasses.field(default=item.default))
+            for item in dataclasses.fields(made)
+            if item.init
+        ]
+        plain: Any = dataclasses.make_dataclass(made.__name__, items, kw_only=True)
+        ours, theirs = (inspect.signature(one).parameters for one in (made, plain))
+        assert list(ours.values()) == list(theirs.values())
+    given = dict.fromkeys(operator.operands, 1)
+    assert repr(operator.args(**given)) == repr(plain(**given))
+    assert operator.args(**given) == operator.args(**given) != plain(**given)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(operator.args(**given))
+
+
+def test_a_descriptor_loses_no_field() -> None:
+    """Nor gets one."""
+    desc: Any = make_descriptor()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del desc.shape
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        desc.other = 1
+    assert not hasattr(desc, "__dict__")

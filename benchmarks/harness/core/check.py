@@ -255,13 +255,12 @@ class ProductPart:
         """The part of an operand."""
         if name == "expert_offset":  # as many of the rows that are left as lie before it
             return torch.searchsorted(self.rows, operand.long()).to(operand.dtype)
-        axis = self.product.row_axis(name)
         if name in BY_COLUMN:
-            axis = 1 if self.product.experts else axis
+            axis = 1 if self.product.experts else self.product.row_axis(name)
             return self._along(operand, axis, self.columns, self.product.n)
         if name not in BY_ROW and name not in BY_BOTH:
             return operand
-        found = self._along(operand, axis, self.rows, self.product.m)
+        found = self._along(operand, self.product.row_axis(name), self.rows, self.product.m)
         return self._along(found, 1, self.columns, self.product.n) if name in BY_BOTH else found
 
     @staticmethod
