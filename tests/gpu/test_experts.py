@@ -26,8 +26,11 @@ KINDS: dict[str, dict[str, Any]] = {
         "weight_scope": planq.Scope.group(32),
         "scale_dtype": "float8_e8m0fnu",
     },
+    "nf4": {"block_size": 64, "nibble_order": "high_first"},
+    "nested": {"block_size": 64, "nested_block_size": 256, "codebook": "af4"},
+    "short": {"block_size": 32, "codebook": "fp4"},
 }
-TILED = ("int4", "awq", "int8")
+TILED = ("int4", "awq", "int8", "nf4", "nested")
 OFFSETS = (
     (0, 3, 3, 40, 41, 200, MOST_ROWS),  # an expert without rows, one with several tiles
     (0, 0, 0, 0, 0, 0, MOST_ROWS),
@@ -71,7 +74,8 @@ def output_of(plan: planq.Plan, given: dict[str, torch.Tensor]) -> tuple[torch.T
 def test_tiles_of_experts_have_the_bits_of_the_model(kind: str, dtype: str) -> None:
     """For offsets of every kind, and few and many rows an expert."""
     stream = torch.cuda.current_stream()
-    for n, k in ((272, 1184), (96, 2048)):
+    rest = 1216 if "block_size" in KINDS[kind] else 1184
+    for n, k in ((272, rest), (96, 2048)):
         for rows in (MOST_ROWS, 13):
             desc = planq.GroupedLinearDescriptor(
                 input_shape=(rows, k),

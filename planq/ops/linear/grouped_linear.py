@@ -8,6 +8,7 @@ from planq._constructors import args_class, descriptor_class
 from planq.arguments import DTypeField, Shape, Tensor
 from planq.descriptor import Descriptor
 from planq.dtypes import Mode, NibbleOrder
+from planq.ops.codebook.vocabulary import Codebook
 from planq.plan import Plan
 from planq.registry import register
 from planq.scope import Scope
@@ -25,7 +26,7 @@ class GroupedLinearDescriptor(Descriptor):
         Row m belongs to expert e where ``expert_offset[e] <= m < expert_offset[e + 1]``. Its
         outputs are those of :class:`Linear4BitDescriptor` or :class:`LinearMixedDescriptor` in the
         order GROUPS_SM90, of the weight, scales and bias of that expert: ``v`` is
-        ``code - zero_point`` or a float's value, k is cut into eight spans of
+        ``codebook[code]``, ``code - zero_point`` or a float's value, k is cut into eight spans of
         ``128 * ceil(k / 1024)`` terms and each into runs of ``min(size, 128)`` terms that share a
         scale, ``acc = fma(p, s, acc)`` for each run, ``t`` is the sum of the eight acc, then
         ``fl(t + bias[e, n])`` and one rounding.
@@ -35,8 +36,8 @@ class GroupedLinearDescriptor(Descriptor):
 
     Dtypes:
         input bfloat16 or float16; output float16, bfloat16 or float32; codes uint4, int4,
-        float4_e2m1fn, int8, uint8, float8_e4m3fn or float8_e5m2; offsets int32; scales float32,
-        bfloat16 or float16, those of groups also float8_e8m0fnu, or float8_e4m3fn times a
+        float4_e2m1fn, int8, uint8, float8_e4m3fn or float8_e5m2, in blocks uint4; offsets int32;
+        absmax and codebooks float32; codes of nested absmax uint8; scales float32, bfloat16 or float16, those of groups also float8_e8m0fnu, or float8_e4m3fn times a
         ``tensor_scale`` of the expert; zero points of integers int32, int8 or uint8; bias float16,
         bfloat16, float32, float64.
 
@@ -46,6 +47,10 @@ class GroupedLinearDescriptor(Descriptor):
         ``(experts, n, ceil(k / 2))``; ``expert_offset`` ``(experts + 1,)``, ``output`` ``(m, n)``,
         ``bias`` ``(experts, n)``; ``weight_scale`` and ``weight_zero_point`` ``(experts, n)``, of
         groups ``(experts, n, ceil(k / size))``; ``tensor_scale`` ``(experts,)``.
+        Blocks are those of one :class:`BlockwiseQuantizeDescriptor` of ``weight_shape``: ``weight``
+        has ``(experts * n * k / 2,)``, ``absmax`` ``(experts * n * k / block_size,)``, ``codebook``
+        ``(16,)``; with ``nested_block_size``, ``nested_absmax`` has one for each of its blocks,
+        ``nested_offset`` ``(1,)``, ``nested_codebook`` ``(256,)``.
 
     Workspace:
         None, but on compute capability 9.0 the list of the experts' tiles: 12 bytes for each expert
@@ -61,18 +66,23 @@ class GroupedLinearDescriptor(Descriptor):
         input_dtype: Element type of ``input``.
         code_dtype: Type of the codes.
         output_dtype: Element type of ``output``. Default: that of ``input``.
+        codebook: What the codes of blocks stand for; GIVEN: the operand of this name.
+        block_size: Elements of a flat block that share an absmax: 32, 64 or a multiple of 128 that
+            divides k; None: there are no blocks.
+        nested_block_size: Blocks whose absmax share one of their own; None: they are not nested.
         weight_scope: ``token()``, a scale for each row of the weights, or ``group(size)`` along k,
-            of 16, 32, 64 or a multiple of 128 terms, of which the last may be shorter.
+            of 16, 32, 64 or a multiple of 128 terms, of which the last may be shorter. Blocks
+            leave it out.
         weight_mode: ASYMMETRIC: there is a ``weight_zero_point`` for each scale.
         scale_dtype: Element type of ``weight_scale``; with FLOAT8_E4M3FN there is a
             ``tensor_scale``.
         zero_point_dtype: Element type of ``weight_zero_point``.
-        nibble_order: Which nibble has the first of two codes.
+        nibble_order: Which nibble has the first of two codes: HIGH_FIRST as in bitsandbytes.
         bias_dtype: Element type of ``bias``; None: there is none.
 
     Raises:
-        DescriptorError: Shapes that do not fit together, another dtype or scope, zero points of
-            floats.
+        DescriptorError: Shapes that do not fit together, another dtype, scope or block, zero points
+            of floats or of a codebook, blocks and groups at once.
 
     Source:
         vLLM ``fused_moe`` of W4A16; torch ``_grouped_mm``; MegaBlocks' grouped products.
@@ -85,6 +95,9 @@ class GroupedLinearDescriptor(Descriptor):
     input_dtype: DTypeField
     code_dtype: DTypeField = "uint4"
     output_dtype: DTypeField = None
+    codebook: Codebook = Codebook.NF4
+    block_size: int | None = None
+    nested_block_size: int | None = None
     weight_scope: Scope = Scope.token()
     weight_mode: Mode = Mode.SYMMETRIC
     scale_dtype: DTypeField = "float32"
@@ -102,20 +115,30 @@ class GroupedLinearArgs:
         weight: The codes of all weights; likewise.
         expert_offset: The first row of each expert, and the end of the last one's.
         output: Where the results go; any outer stride, innermost stride 1.
-        weight_scale: The scales of the weights' rows, or of their groups.
+        weight_scale: The scales of the weights' rows, or of their groups; None with ``block_size``.
         weight_zero_point: Their zero points; None unless ``weight_mode`` is asymmetric.
         bias: What is added to the columns of each expert; None without ``bias_dtype``.
         tensor_scale: What an expert's scales are multiplied by; None unless they are float8_e4m3fn.
+        absmax: The largest magnitude of each block, or its code; None without ``block_size``.
+        codebook: The values of the codes; None unless ``codebook`` is GIVEN.
+        nested_absmax: The largest magnitude of each block of absmax; None unless they are nested.
+        nested_offset: What is added to every absmax; likewise.
+        nested_codebook: The values of the codes of absmax; likewise.
     """
 
     input: Tensor
     weight: Tensor
     expert_offset: Tensor
     output: Tensor
-    weight_scale: Tensor
+    weight_scale: Tensor | None = None
     weight_zero_point: Tensor | None = None
     bias: Tensor | None = None
     tensor_scale: Tensor | None = None
+    absmax: Tensor | None = None
+    codebook: Tensor | None = None
+    nested_absmax: Tensor | None = None
+    nested_offset: Tensor | None = None
+    nested_codebook: Tensor | None = None
 
 
 class GroupedLinearPlan(Plan):

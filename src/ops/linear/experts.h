@@ -28,9 +28,12 @@ struct Experts {
   PLANQ_HD WeightCodes codes_of(std::int64_t expert) const {
     WeightCodes own = codes;
     own.data += expert * code_step / (is_four_bit(codes.dtype) ? 2 : 1);
-    own.scales.stored.absmax =
-        detail::moved(codes.scales.stored.absmax,
-                      expert * scale_step * detail::element_bytes(codes.scales.stored.dtype));
+    BlockStatistics& stored = own.scales.stored;
+    if (own.scales.are_nested())
+      own.scales.first_nested = expert * scale_step;
+    else
+      stored.absmax =
+          detail::moved(stored.absmax, expert * scale_step * detail::element_bytes(stored.dtype));
     if (codes.scales.tensor_scale) own.scales.tensor_scale += expert;
     own.zero_point = detail::moved(
         codes.zero_point, expert * zero_point_step * detail::element_bytes(codes.zero_point_dtype));

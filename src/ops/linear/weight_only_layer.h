@@ -8,6 +8,8 @@
 #include "core/operands.h"
 #include "core/scope.h"
 #include "ops/affine/checks.h"
+#include "ops/codebook/checks.h"
+#include "ops/codebook/codebook.h"
 #include "ops/linear/checks.h"
 #include "ops/linear/weight_only/codes.h"
 #include "ops/packing/fragment_order.h"
@@ -68,11 +70,64 @@ constexpr OperandLine tensor_scale_line() {
   return {"tensor_scale", Role::Input, DType::Float32, 1, is("scale_dtype", DType::Float8E4M3FN)};
 }
 
+// The operands of codes of a codebook, in flat blocks.
+constexpr OperandLine absmax_line() {
+  return {"absmax", Role::Input, when(is_set("nested_block_size"), DType::UInt8, DType::Float32),
+          blocks_of("weight_shape"), is_set("block_size")};
+}
+constexpr OperandLine codebook_line() {
+  return {"codebook", Role::Input, DType::Float32, largest_entries(DType::UInt4),
+          is_set("block_size") && is("codebook", Codebook::Given)};
+}
+constexpr OperandLine nested_line(std::string_view name, const Rule& shape) {
+  return {name, Role::Input, DType::Float32, shape, is_set("nested_block_size")};
+}
+constexpr OperandLine nested_absmax_line() {
+  return nested_line("nested_absmax", nested_blocks_of("weight_shape"));
+}
+constexpr OperandLine nested_offset_line() { return nested_line("nested_offset", 1); }
+constexpr OperandLine nested_codebook_line() {
+  return nested_line("nested_codebook", kNestedEntries);
+}
+
+// Checks the fields of blocks but their size. `usual`: the default of weight_scope.
+template <class Fields>
+Fault coded_blocks(Fields& f, ScopeKind usual) {
+  static constexpr DType kIndices[] = {DType::UInt4};
+  if (Fault fault = checks::dtype("code_dtype", f.code_dtype, kIndices); !fault.ok()) return fault;
+  std::int64_t entries = 0;
+  if (Fault fault = checks::codebook("code_dtype", f.code_dtype, f.codebook, entries); !fault.ok())
+    return fault;
+  if (f.weight_scope.kind != usual)
+    return {"weight_scope", "expected " + std::string(name_of(usual)) +
+                                "(), its default, beside block_size, got " +
+                                std::string(name_of(f.weight_scope.kind))};
+  f.weight_scope = {usual};
+  if (f.weight_mode != Mode::Symmetric)
+    return {"weight_mode", "codes of a codebook have no zero point; use Mode.SYMMETRIC"};
+  if (f.scale_dtype != DType::Float32)
+    return {"scale_dtype", "blocks have an absmax, which is float32; leave it out"};
+  return checks::nested_block_size(f.nested_block_size);
+}
+
+// Checks that there is nothing of blocks where there are none.
+template <class Fields>
+Fault no_blocks(const Fields& f) {
+  if (f.codebook != Codebook::Nf4) return {"codebook", "goes with block_size; leave it out"};
+  if (f.nested_block_size != 0) return {"nested_block_size", "goes with block_size; leave it out"};
+  return {};
+}
+
 // Whether GroupsSm90 scales sums of these many terms: they are whole steps of a tensor core, and
 // divide its runs, or are divided by them.
 constexpr bool is_run_of_steps(std::int64_t terms, std::int64_t least) {
   constexpr std::int64_t kMost = math::kMostRunTerms;
   return terms % kMost == 0 || (terms >= least && terms < kMost && kMost % terms == 0);
+}
+
+// The same of blocks, which have to divide rows.
+constexpr bool are_runs_of_blocks(std::int64_t block_size, std::int64_t terms) {
+  return is_run_of_steps(block_size, 32) && terms % block_size == 0;
 }
 
 // Whether GroupsSm90 has an order for the layer's segments. Says what it takes if not.
@@ -81,7 +136,7 @@ Fault coded_runs(const Fields& f) {
   if constexpr (requires { f.block_size; })
     if (f.has_blocks()) {
       const std::int64_t terms = f.weight_shape[1];
-      if (is_run_of_steps(f.block_size, 32) && terms % f.block_size == 0) return {};
+      if (are_runs_of_blocks(f.block_size, terms)) return {};
       return {"accumulation",
               "groups_sm90 takes blocks of 32, 64 or a multiple of 128 codes that divide k = " +
                   std::to_string(terms) + ", got " + std::to_string(f.block_size)};
@@ -225,6 +280,30 @@ WeightCodes grouped_codes(const Fields& f, const OperandView& weight, const Scal
     codes.zero_point_dtype = f.zero_point_dtype;
     codes.zero_point_row = given.zero_point.strides[0];
   }
+  return codes;
+}
+
+// Where an operator has the operands of blocks. Those that it has not are empty.
+struct BlockOperands {
+  const OperandView &absmax, &codebook, &nested_absmax, &nested_offset, &nested_codebook;
+};
+
+// The codes of a codebook, with the statistics of their blocks.
+template <class Fields>
+WeightCodes block_codes(const Fields& f, const OperandView& weight, const BlockOperands& given) {
+  WeightCodes codes = stored_codes(f, weight);
+  // The operand of flat codes has one axis, and no stride of rows.
+  if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = codes.terms;
+  codes.segment_size = f.block_size;
+  codes.has_blocks = true;
+  codes.codebook_is_operand = f.codebook == Codebook::Given;
+  codes.codebook = codes.codebook_is_operand ? static_cast<const float*>(given.codebook.data)
+                                             : math::nibble_table(f.codebook).value;
+  codes.scales.pitch = codes.terms / f.block_size;
+  codes.scales.stored = {
+      given.absmax.data,        DType::Float32,
+      f.nested_block_size,      given.nested_absmax.data,
+      given.nested_offset.data, static_cast<const float*>(given.nested_codebook.data)};
   return codes;
 }
 

@@ -228,6 +228,18 @@ def whole_groups(draw: Draw, problem: Any) -> Any:
     )
 
 
+def whole_blocks(draw: Draw, problem: Any) -> dict[str, Any]:
+    """Extents of a layer and a size of blocks that divides its terms."""
+    *rows, k = problem.weight_shape
+    terms = -(-k // 32) * 32
+    sizes = [size for size in (32, 64, 128, 256, 384, 1024) if terms % size == 0]
+    return {
+        "weight_shape": (*rows, terms),
+        "input_shape": (*problem.input_shape[:-1], terms),
+        "block_size": draw.choice(sizes),
+    }
+
+
 def whole_runs(draw: Draw, problem: Any) -> Any:
     """A layer whose types and whose groups or blocks have the order GROUPS_SM90, if that is its."""
     if problem.accumulation != "groups_sm90":
@@ -236,15 +248,19 @@ def whole_runs(draw: Draw, problem: Any) -> Any:
     if problem.input_dtype == "float32":
         changes["input_dtype"] = draw.choice(("float16", "bfloat16"))
     if getattr(problem, "block_size", None):
-        n, k = problem.weight_shape
-        terms = -(-k // 32) * 32
-        changes["weight_shape"] = (n, terms)
-        changes["input_shape"] = (*problem.input_shape[:-1], terms)
-        sizes = [size for size in (32, 64, 128, 256, 384, 1024) if terms % size == 0]
-        changes["block_size"] = draw.choice(sizes)
+        changes |= whole_blocks(draw, problem)
     elif problem.weight_scope[0] == "group":
         changes["weight_scope"] = ("group", draw.choice((16, 32, 64, 128, 256, 384, 1024)), 1)
     return replace(problem, **changes)
+
+
+def blocks_or_groups(draw: Draw, problem: Any) -> Any:
+    """A problem of `grouped_linear` with nothing of groups beside blocks, nor the other way."""
+    if problem.block_size:
+        usual = {"code_dtype": "uint4", "weight_scope": ("token",), "weight_mode": "symmetric"}
+        types = {"scale_dtype": "float32", "zero_point_dtype": "int32"}
+        return replace(problem, **usual, **types, **whole_blocks(draw, problem))
+    return replace(problem, codebook=None, nested_block_size=None)
 
 
 # Problems whose fields go together in a way that changes of one at a time would miss.
@@ -252,6 +268,7 @@ TOGETHER = {
     "swizzled_quantize": whole_groups,
     "linear_4bit": whole_runs,
     "linear_mixed": whole_runs,
+    "grouped_linear": blocks_or_groups,
 }
 
 

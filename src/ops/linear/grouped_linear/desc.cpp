@@ -50,11 +50,25 @@ Fault resolve_scope(Fields& f) {
                               std::to_string(scope.size)};
 }
 
+// Blocks may not run on from row to row, nor so from expert to expert.
+Fault resolve_blocks(Fields& f) {
+  if (Fault fault = linear::coded_blocks(f, ScopeKind::Token); !fault.ok()) return fault;
+  if (linear::are_runs_of_blocks(f.block_size, f.terms())) return {};
+  return {"block_size", "expected 32, 64 or a multiple of 128 that divides k = " +
+                            std::to_string(f.terms()) + ", got " + std::to_string(f.block_size)};
+}
+
+Fault resolve_groups(Fields& f) {
+  if (Fault fault = linear::no_blocks(f); !fault.ok()) return fault;
+  return resolve_scope(f);
+}
+
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (Fault fault = resolve_dtypes(f); !fault.ok()) return fault;
   if (Fault fault = resolve_shapes(f); !fault.ok()) return fault;
-  if (Fault fault = resolve_scope(f); !fault.ok()) return fault;
+  if (Fault fault = f.has_blocks() ? resolve_blocks(f) : resolve_groups(f); !fault.ok())
+    return fault;
   return linear::coded_parameters(f);
 }
 
@@ -70,11 +84,15 @@ namespace {
 struct ExpertLayer {
   Shape weight_shape;
   DType code_dtype, weight_dtype, scale_dtype, zero_point_dtype;
+  Codebook codebook;
+  std::int64_t block_size, nested_block_size;
   Scope weight_scope;
   Mode weight_mode;
   NibbleOrder nibble_order;
   WeightLayout weight_layout = WeightLayout::RowMajor;
   Accumulation accumulation = Accumulation::GroupsSm90;
+
+  bool has_blocks() const { return block_size > 0; }
 };
 ExpertLayer layer_of(const Fields& f) {
   const Scope scope =
@@ -84,12 +102,15 @@ ExpertLayer layer_of(const Fields& f) {
           f.input_dtype,
           f.scale_dtype,
           f.zero_point_dtype,
+          f.codebook,
+          f.block_size,
+          f.nested_block_size,
           scope,
           f.weight_mode,
           f.nibble_order};
 }
 
-// The first expert's part of an operand.
+// The first expert's part of an operand with an axis of experts.
 OperandView of_first(const OperandView& given) {
   OperandView view = given;
   view.rank -= 1;
@@ -102,31 +123,50 @@ OperandView of_first(const OperandView& given) {
 
 linear::CodeKind kind_of(const Fields& f) { return linear::kind_of_layer(layer_of(f)); }
 
+namespace {
+
+// The codes of the first expert and the way to the next, of experts that lie one after another.
+void take_blocks(const Fields& f, const Operands& operands, linear::Experts& experts) {
+  experts.codes =
+      linear::block_codes(layer_of(f), operands[kWeight],
+                          {operands[kAbsmax], operands[kCodebook], operands[kNestedAbsmax],
+                           operands[kNestedOffset], operands[kNestedCodebook]});
+  experts.code_step = f.columns() * f.terms();
+  experts.scale_step = f.columns() * experts.codes.scales.pitch;
+}
+
+// The same of operands that have an axis of experts.
+void take_groups(const Fields& f, const Operands& operands, linear::Experts& experts) {
+  const bool shifted = f.weight_mode == Mode::Asymmetric;
+  const OperandView &weight = operands[kWeight], &scale = operands[kWeightScale];
+  const OperandView& zero_point = operands[kWeightZeroPoint];
+  experts.codes = linear::grouped_codes(
+      layer_of(f), of_first(weight),
+      {of_first(scale), shifted ? of_first(zero_point) : OperandView{}, operands[kTensorScale]});
+  experts.code_step = weight.strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
+  experts.scale_step = scale.strides[0];
+  if (shifted) experts.zero_point_step = zero_point.strides[0];
+}
+
+}  // namespace
+
 linear::Experts experts_of(const Call& call) {
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
-  const bool shifted = f.weight_mode == Mode::Asymmetric, biased = f.bias_dtype != DType::Unset;
-  const OperandView &weight = operands[kWeight], &scale = operands[kWeightScale];
-  const OperandView first = of_first(weight);
-  const OperandView zero_point = shifted ? of_first(operands[kWeightZeroPoint]) : OperandView{};
+  const bool biased = f.bias_dtype != DType::Unset;
   const OperandView bias = biased ? of_first(operands[kBias]) : OperandView{};
-  const ExpertLayer layer = layer_of(f);
   linear::Experts experts;
-  experts.codes =
-      linear::grouped_codes(layer, first, {of_first(scale), zero_point, operands[kTensorScale]});
   experts.gemm =
-      linear::make_gemm({f.input_shape, f.input_dtype}, {layer.weight_shape, f.input_dtype},
+      linear::make_gemm({f.input_shape, f.input_dtype}, {layer_of(f).weight_shape, f.input_dtype},
                         {.input = &operands[kInput],
-                         .weight = &first,
+                         .weight = &operands[kWeight],
                          .output = &operands[kOutput],
                          .bias = biased ? &bias : nullptr},
                         nullptr);
   experts.count = f.experts();
   experts.offset = static_cast<const std::int32_t*>(operands[kExpertOffset].data);
-  experts.code_step = weight.strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
-  experts.scale_step = scale.strides[0];
-  if (shifted) experts.zero_point_step = operands[kWeightZeroPoint].strides[0];
   if (biased) experts.bias_step = operands[kBias].strides[0];
+  f.has_blocks() ? take_blocks(f, operands, experts) : take_groups(f, operands, experts);
   return experts;
 }
 

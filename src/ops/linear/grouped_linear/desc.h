@@ -16,6 +16,9 @@ struct Fields {
   DType input_dtype = DType::Unset;
   DType code_dtype = DType::UInt4;
   DType output_dtype = DType::Unset;
+  Codebook codebook = Codebook::Nf4;
+  std::int64_t block_size = 0;
+  std::int64_t nested_block_size = 0;
   Scope weight_scope = {ScopeKind::Token};
   Mode weight_mode = Mode::Symmetric;
   DType scale_dtype = DType::Float32;
@@ -26,6 +29,8 @@ struct Fields {
   std::int64_t experts() const { return weight_shape[0]; }
   std::int64_t columns() const { return weight_shape[1]; }
   std::int64_t terms() const { return weight_shape[2]; }
+  // Whether codes are those of a codebook, in flat blocks of all weights.
+  bool has_blocks() const { return block_size > 0; }
 };
 
 inline constexpr Field kFields[] = {
@@ -34,6 +39,9 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
     PLANQ_FIELD(Fields, code_dtype),
     PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, codebook),
+    PLANQ_FIELD(Fields, block_size).count(),
+    PLANQ_FIELD(Fields, nested_block_size).count(),
     PLANQ_FIELD(Fields, weight_scope),
     PLANQ_FIELD(Fields, weight_mode),
     PLANQ_FIELD(Fields, scale_dtype).from("weight_scale.dtype"),
@@ -51,20 +59,32 @@ enum Operand : int {
   kWeightScale,
   kWeightZeroPoint,
   kBias,
-  kTensorScale
+  kTensorScale,
+  kAbsmax,
+  kCodebook,
+  kNestedAbsmax,
+  kNestedOffset,
+  kNestedCodebook
 };
 constexpr Rule per_expert() { return axis_of("weight_shape", 0); }
 inline constexpr auto kOperands = operands(
     kFields, {{"input", Role::Input, "input_dtype", "input_shape"},
-              {"weight", Role::Input, "code_dtype", packed_shape("weight_shape", "code_dtype")},
+              {"weight", Role::Input, "code_dtype",
+               when(is_set("block_size"), codes_shape("weight_shape", "code_dtype"),
+                    packed_shape("weight_shape", "code_dtype"))},
               {"expert_offset", Role::Input, DType::Int32, per_expert() + 1},
               {"output", Role::Output, "output_dtype",
                axes(leading("input_shape"), axis_of("weight_shape", 1))},
-              linear::scale_line(),
+              linear::scale_line(!is_set("block_size")),
               linear::zero_point_line(),
               {"bias", Role::Input, "bias_dtype", leading("weight_shape"), is_set("bias_dtype")},
               {"tensor_scale", Role::Input, DType::Float32, per_expert(),
-               is("scale_dtype", DType::Float8E4M3FN)}});
+               is("scale_dtype", DType::Float8E4M3FN)},
+              linear::absmax_line(),
+              linear::codebook_line(),
+              linear::nested_absmax_line(),
+              linear::nested_offset_line(),
+              linear::nested_codebook_line()});
 
 // What kernels are told of the codes, and the experts of a call.
 linear::CodeKind kind_of(const Fields& f);

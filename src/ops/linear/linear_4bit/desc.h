@@ -4,7 +4,6 @@
 #pragma once
 
 #include "core/registry.h"
-#include "ops/codebook/codebook.h"
 #include "ops/linear/operand_lines.h"
 #include "ops/linear/vocabulary.h"
 #include "ops/linear/weight_only_layer.h"
@@ -80,14 +79,11 @@ inline constexpr auto kOperands = operands(
      linear::coded_weight(when(is_set("block_size"), codes_shape("weight_shape", "code_dtype"),
                                packed_shape("weight_shape", "code_dtype"))),
      {"output", Role::Output, "output_dtype", linear::layer_output()},
-     {"absmax", Role::Input, when(is_set("nested_block_size"), DType::UInt8, DType::Float32),
-      blocks_of("weight_shape"), is_set("block_size")},
-     {"codebook", Role::Input, DType::Float32, largest_entries(DType::UInt4),
-      is_set("block_size") && is("codebook", Codebook::Given)},
-     {"nested_absmax", Role::Input, DType::Float32, nested_blocks_of("weight_shape"),
-      is_set("nested_block_size")},
-     {"nested_offset", Role::Input, DType::Float32, 1, is_set("nested_block_size")},
-     {"nested_codebook", Role::Input, DType::Float32, kNestedEntries, is_set("nested_block_size")},
+     linear::absmax_line(),
+     linear::codebook_line(),
+     linear::nested_absmax_line(),
+     linear::nested_offset_line(),
+     linear::nested_codebook_line(),
      linear::scale_line(!is_set("block_size")),
      linear::zero_point_line(),
      linear::bias_line(),
@@ -108,20 +104,9 @@ struct Layer {
       return linear::grouped_codes(
           f, operands[kWeight],
           {operands[kWeightScale], operands[kWeightZeroPoint], operands[kTensorScale]});
-    linear::WeightCodes codes = linear::stored_codes(f, operands[kWeight]);
-    // The operand of flat codes has one axis, and no stride of rows.
-    if (f.weight_layout == WeightLayout::RowMajor) codes.row_stride = f.weight_shape[1];
-    codes.segment_size = f.block_size;
-    codes.has_blocks = true;
-    codes.codebook_is_operand = f.codebook == Codebook::Given;
-    codes.codebook = codes.codebook_is_operand ? static_cast<const float*>(operands[kCodebook].data)
-                                               : math::nibble_table(f.codebook).value;
-    codes.scales.pitch = f.weight_shape[1] / f.block_size;
-    codes.scales.stored = {
-        operands[kAbsmax].data,       DType::Float32,
-        f.nested_block_size,          operands[kNestedAbsmax].data,
-        operands[kNestedOffset].data, static_cast<const float*>(operands[kNestedCodebook].data)};
-    return codes;
+    return linear::block_codes(f, operands[kWeight],
+                               {operands[kAbsmax], operands[kCodebook], operands[kNestedAbsmax],
+                                operands[kNestedOffset], operands[kNestedCodebook]});
   }
   static linear::Gemm gemm_of(const Call& call, const linear::WeightCodes& codes) {
     const Fields& f = call.fields<Fields>();

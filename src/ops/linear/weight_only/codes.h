@@ -20,6 +20,8 @@ struct SegmentScales {
   BlockStatistics stored = {};  // without data: there are none
   const float* tensor_scale = nullptr;
   std::int64_t pitch = 0;  // from those of a row to the next; of blocks too, where they divide rows
+  // The weight's first segment among those of nested statistics, whose blocks run through all.
+  std::int64_t first_nested = 0;
 
   PLANQ_HD bool exist() const { return stored.absmax != nullptr; }
   PLANQ_HD bool are_nested() const { return stored.nested_block_size != 0; }
@@ -33,7 +35,7 @@ struct SegmentScales {
   PLANQ_HD float at(std::int64_t index) const {
     if (is_fp8(stored.dtype))
       return value_of(static_cast<const std::uint8_t*>(stored.absmax)[index]);
-    return stored.at<float>(index);
+    return stored.at<float>(first_nested + index);
   }
 };
 

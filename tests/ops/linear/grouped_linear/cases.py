@@ -8,6 +8,7 @@ from functools import cache
 from ops.linear.coded_places import (
     OPTIONAL,
     OUTPUTS,
+    RUN_BLOCKS,
     RUN_GROUPS,
     RUN_TYPES,
     SCALES,
@@ -30,6 +31,18 @@ PLACES: tuple[Extents, ...] = (
     (3, 12, 64, 512),
     (5, 1, 9, 31),
 )
+# The same for blocks, which divide k: experts that begin within a nested block, and a rest of k.
+BLOCK_PLACES: tuple[Extents, ...] = (
+    (4, 7, 20, 128),
+    (1, 5, 33, 256),
+    (9, 6, 17, 96),
+    (2, 70, 24, 1184),
+    (3, 12, 64, 512),
+    (5, 37, 9, 1088),
+    (16, 3, 8, 64),
+)
+CODEBOOKS = ("nf4", "fp4", "af4", "int4", "given")
+NESTED = (None, 256, 3, 48)
 EMPTY: tuple[Extents, ...] = ((3, 0, 5, 64), (3, 5, 0, 64), (2, 4, 6, 0))
 
 
@@ -53,15 +66,38 @@ def problem_of(place: Extents, types: tuple[str, str], chooser: Chooser) -> Grou
     )
 
 
+def block_problem(
+    place: Extents, types: tuple[str, str], codebook: str, chooser: Chooser
+) -> GroupedProblem:
+    """A problem of blocks with the rest of its fields drawn."""
+    experts, m, n, k = place
+    return GroupedProblem(
+        (m, k),
+        (experts, n, k),
+        *types,
+        nibble_order=chooser.pick(("high_first", "low_first")),
+        bias_dtype=chooser.pick(OPTIONAL),
+        codebook=codebook,
+        block_size=chooser.pick(tuple(size for size in RUN_BLOCKS if k % size == 0)),
+        nested_block_size=chooser.pick(NESTED),
+    )
+
+
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every place several times, with codes, scales and groups in turn."""
+    """Every place several times, with codes, scales and groups in turn; then with blocks."""
     types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
     made = []
     for place in PLACES * 6:
         seed = len(made)
         chooser = Chooser(seed)
         made.append(Case(problem_of(place, next(types), chooser), chooser.pick(KINDS), seed))
+    books = itertools.cycle(CODEBOOKS)
+    for place in BLOCK_PLACES * 4:
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = block_problem(place, next(types), next(books), chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 
 
@@ -70,4 +106,6 @@ def empty_cases() -> tuple[Case, ...]:
     """Without outputs, or without terms: what becomes of a sum of 0."""
     types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
     made = [problem_of(place, next(types), Chooser(i)) for i, place in enumerate(EMPTY * 4)]
+    books = itertools.cycle(CODEBOOKS)
+    made += [block_problem(place, next(types), next(books), Chooser(9)) for place in EMPTY]
     return tuple(Case(problem, "any", number) for number, problem in enumerate(made))

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ops.linear.float_layers import FACTORS, FloatLayer
+from ops.linear.linear_4bit.reference import FourBitProblem
 from ops.linear.linear_mixed.reference import MixedProblem
 from reference.formats import STORAGE, Array, Arrays
 from reference.inputs import field, hashed, make
 
-SHARED = ("input", "expert_offset")  # all other operands have a first axis of experts
+# All other operands have a first axis of experts, but for blocks, which lie one after another.
+SHARED = ("input", "expert_offset", "codebook")
 
 
 def rows_of_experts(offsets: Array, rows: int) -> Iterator[slice]:
@@ -50,6 +52,9 @@ class GroupedProblem(FloatLayer):
     zero_point_dtype: str = "int32"
     nibble_order: str = "low_first"
     bias_dtype: str | None = None
+    codebook: str | None = None  # None: it is left out
+    block_size: int | None = None
+    nested_block_size: int | None = None
 
     @property
     def accumulation(self) -> str:
@@ -66,8 +71,25 @@ class GroupedProblem(FloatLayer):
         """n."""
         return self.weight_shape[1]
 
-    def layer(self, rows: int) -> MixedProblem:
-        """The layer of one expert."""
+    def blocks(self, rows: int, columns: int, nested_block_size: int | None) -> FourBitProblem:
+        """A layer of some of the weights' rows."""
+        return FourBitProblem(
+            (rows, self.terms),
+            (columns, self.terms),
+            self.input_dtype,
+            self.output_dtype,
+            codebook=self.codebook or "nf4",
+            block_size=self.block_size,
+            nested_block_size=nested_block_size,
+            nibble_order=self.nibble_order,
+            accumulation=self.accumulation,
+            bias_dtype=self.bias_dtype,
+        )
+
+    def layer(self, rows: int) -> MixedProblem | FourBitProblem:
+        """The layer of one expert; its statistics are not nested."""
+        if self.block_size:
+            return self.blocks(rows, self.columns, None)
         grouped = self.weight_scope[0] == "group"
         return MixedProblem(
             (rows, self.terms),
@@ -84,10 +106,27 @@ class GroupedProblem(FloatLayer):
             zero_point_dtype=self.zero_point_dtype,
         )
 
+    @property
+    def whole(self) -> FourBitProblem:
+        """The weights of all experts as one, which blocks run through."""
+        return self.blocks(1, self.experts * self.columns, self.nested_block_size)
+
+    def of_experts(self, given: Arrays) -> Arrays:
+        """The operands with an axis of experts; those of blocks have an absmax for each."""
+        if not self.block_size:
+            return {name: each for name, each in given.items() if name not in SHARED}
+        absmax = self.whole.blocks.absmax(given)[:: self.block_size]
+        made = {"weight": given["weight"], "absmax": absmax}
+        made = {name: each.reshape(self.experts, -1) for name, each in made.items()}
+        return made | {name: given[name] for name in {"bias"} & set(given)}
+
     def inputs(self, kind: str, seed: int) -> Arrays:
         """Activations, offsets, and the operands of all experts."""
         each = [self.layer(1).inputs(kind, seed + 1000 * e) for e in range(self.experts)]
-        of_experts = {name: np.stack([own[name] for own in each]) for name in set(each[0])}
+        names = {"bias"} & set(each[0]) if self.block_size else set(each[0])
+        of_experts = {name: np.stack([own[name] for own in each]) for name in names}
+        if self.block_size:
+            of_experts |= self.whole.weights(kind, seed)
         if "tensor_scale" in of_experts:
             of_experts["tensor_scale"] = of_experts["tensor_scale"].reshape(-1)
         return of_experts | {
@@ -103,14 +142,17 @@ class GroupedProblem(FloatLayer):
             made["expert_offset"] = (ends - piece.start).astype(np.int32)
         return made
 
+    @np.errstate(all="ignore")
     def expected(self, given: Arrays) -> Arrays:
         """Each expert's layer; 0 for rows of nobody."""
         output = np.zeros(self.output_shape, STORAGE[self.output_dtype])
         pieces = rows_of_experts(given["expert_offset"], self.rows)
+        of_experts = self.of_experts(given)
         for expert, piece in enumerate(pieces):
             if piece.stop == piece.start:
                 continue
-            own = {name: each[expert] for name, each in given.items() if name not in SHARED}
+            own = {name: each[expert] for name, each in of_experts.items()}
+            own |= {name: given[name] for name in {"codebook"} & set(given)}
             if "tensor_scale" in own:
                 own["tensor_scale"] = own["tensor_scale"].reshape(1)
             own["input"] = given["input"][piece]

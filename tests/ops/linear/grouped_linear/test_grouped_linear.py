@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +55,38 @@ def test_each_expert_is_a_layer(operator: str, code_dtype: str, fields: dict[str
             weight_scope=("group", 32, 1),
             nibble_order="low_first",
             **fields,
+        )
+        assert whole[first:end].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("nested", [None, 16])
+@pytest.mark.parametrize("codebook", ["nf4", "fp4", "given"])
+def test_each_expert_is_a_layer_of_blocks(codebook: str, nested: int | None) -> None:
+    """By linear_4bit, on the part of the blocks that an expert has; nested blocks fit into it."""
+    blocks: dict[str, Any] = {
+        "codebook": codebook,
+        "block_size": 64,
+        "nested_block_size": nested,
+        "nibble_order": "high_first",
+    }
+    made = problem(11, **blocks)
+    offset = np.array([0, 3, 3, 10, 11], np.int32)
+    given = made.inputs("any", 3) | {"expert_offset": offset}
+    whole = output_of(made, given)
+    shared = ("codebook", "nested_offset", "nested_codebook")
+    for e, (first, end) in enumerate(itertools.pairwise(offset.tolist())):
+        own = {
+            name: given[name] if name in shared else np.split(given[name], EXPERTS)[e]
+            for name in {"weight", "absmax", "nested_absmax", *shared} & set(given)
+        }
+        alone = run(
+            "linear_4bit",
+            {"input": given["input"][first:end], **own},
+            input_shape=(end - first, K),
+            weight_shape=(N, K),
+            input_dtype="bfloat16",
+            output_dtype="float32",
+            **blocks,
         )
         assert whole[first:end].tobytes() == alone.tobytes()
 
@@ -131,6 +164,21 @@ def test_one_plan_for_every_number_of_rows() -> None:
             "float4_e2m1fn codes have no zero point",
         ),
         ({"bias_dtype": "int32"}, "bias_dtype", "float16"),
+        ({"block_size": 0}, "block_size", "positive integer or None, got 0"),
+        ({"block_size": 16}, "block_size", "32, 64 or a multiple of 128 that divides k = 64"),
+        ({"block_size": 128}, "block_size", "divides k = 64, got 128"),
+        ({"block_size": 32, "code_dtype": "int4"}, "code_dtype", "uint4, got int4"),
+        ({"block_size": 32, "codebook": "dynamic"}, "codebook", "goes with code_dtype uint8"),
+        (
+            {"block_size": 32, "weight_scope": planq.Scope.group(32)},
+            "weight_scope",
+            r"expected token\(\), its default, beside block_size, got group",
+        ),
+        ({"block_size": 32, "weight_mode": "asymmetric"}, "weight_mode", "no zero point"),
+        ({"block_size": 32, "scale_dtype": "float16"}, "scale_dtype", "absmax, which is float32"),
+        ({"block_size": 32, "nested_block_size": -1}, "nested_block_size", "at least 1"),
+        ({"codebook": "fp4"}, "codebook", "goes with block_size"),
+        ({"nested_block_size": 256}, "nested_block_size", "goes with block_size"),
     ],
 )
 def test_what_has_no_meaning_is_refused(fields: dict[str, Any], name: str, text: str) -> None:

@@ -246,7 +246,7 @@ FLOATS = {"block_size": None, "weight_scope": GROUP, "code_dtype": "float4_e2m1f
         (
             {"block_size": None, "weight_scope": GROUP, "nested_block_size": 2},
             "nested_block_size",
-            "no nested statistics",
+            "goes with block_size",
         ),
         ({"accumulation": "sequential"}, "accumulation", "lanes, tensor_sm90 or groups_sm90"),
         ({"input_dtype": "float32", **TENSOR}, "accumulation", "expected lanes"),
