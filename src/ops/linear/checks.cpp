@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "math/tensor_core.h"
 #include "ops/affine/checks.h"
 
 namespace planq::checks {
@@ -78,6 +79,22 @@ Fault gemm_scopes(Scope& input, const Shape& input_shape, Scope& weight,
   if (weight.kind == ScopeKind::Channel && weight.axis != 0)
     return {"weight_scope",
             "expected channel(0) or tensor(), got channel(" + std::to_string(weight.axis) + ")"};
+  return {};
+}
+
+Fault gemm_blocks(Scope& input, const Shape& input_shape, Scope& weight,
+                  const Shape& weight_shape) {
+  constexpr std::int64_t kSize = math::kTensorCoreSlice;
+  const auto expected = [](const char* field, const char* scope, const char* beside) {
+    return Fault{field, std::string("expected ") + scope + " beside " + beside};
+  };
+  if (Fault fault = scope(input, input_shape); !fault.ok()) return {"input_scope", fault.text};
+  if (Fault fault = scope(weight, weight_shape); !fault.ok()) return {"weight_scope", fault.text};
+  if (input.kind != ScopeKind::Group || input.size != kSize || input.axis != input_shape.rank - 1)
+    return expected("input_scope", "group(128) along the last axis", "block(128, 128)");
+  if (weight.kind != ScopeKind::Block || weight.size != kSize ||
+      weight.rows != linear::kBlockColumns)
+    return expected("weight_scope", "block(128, 128)", "group(128)");
   return {};
 }
 

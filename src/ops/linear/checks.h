@@ -27,6 +27,8 @@ Fault layer_weight(const Shape& weight);
 Fault addends(DType bias, DType residual);
 // input_scope: token or tensor. weight_scope: channel(0) or tensor.
 Fault gemm_scopes(Scope& input, const Shape& input_shape, Scope& weight, const Shape& weight_shape);
+// The same of blocks of scales: group(128) of the input's rows, and block(128, 128) of the weights.
+Fault gemm_blocks(Scope& input, const Shape& input_shape, Scope& weight, const Shape& weight_shape);
 // planq, bitsandbytes or baracuda; the latter two have no zero points.
 Fault gemm_convention(Convention convention, Mode input, Mode weight);
 

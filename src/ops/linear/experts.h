@@ -18,13 +18,24 @@ struct ExpertRows {
 };
 
 struct Experts {
-  Gemm gemm;          // of all rows, by the weights of the first expert
-  WeightCodes codes;  // of the first expert
+  Gemm gemm;  // of all rows, by the weights of the first expert
+  // Of the first expert, if weights alone are codes. Then `gemm` has no weights.
+  WeightCodes codes;
   std::int64_t count = 0;
   const std::int32_t* offset = nullptr;  // count + 1
   // From an expert to the next: codes, and elements of the others.
   std::int64_t code_step = 0, scale_step = 0, zero_point_step = 0, bias_step = 0;
 
+  // The gemm by an expert's weights, still of all rows.
+  PLANQ_HD Gemm gemm_of(std::int64_t expert) const {
+    Gemm own = gemm;
+    if (own.weight.data) own.weight.data += expert * code_step;
+    Epilogue& e = own.epilogue;
+    e.weight_scale =
+        detail::moved(e.weight_scale, expert * scale_step * detail::element_bytes(e.scale_dtype));
+    e.bias = detail::moved(e.bias, expert * bias_step * detail::element_bytes(e.bias_dtype));
+    return own;
+  }
   PLANQ_HD WeightCodes codes_of(std::int64_t expert) const {
     WeightCodes own = codes;
     own.data += expert * code_step / (is_four_bit(codes.dtype) ? 2 : 1);
@@ -38,11 +49,6 @@ struct Experts {
     own.zero_point = detail::moved(
         codes.zero_point, expert * zero_point_step * detail::element_bytes(codes.zero_point_dtype));
     return own;
-  }
-  // What it adds to the columns of an expert.
-  PLANQ_HD const void* bias_of(std::int64_t expert) const {
-    const Epilogue& e = gemm.epilogue;
-    return detail::moved(e.bias, expert * bias_step * detail::element_bytes(e.bias_dtype));
   }
 
   // The expert that a row belongs to: the first one whose rows end behind it. -1: none does, which

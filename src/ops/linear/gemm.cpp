@@ -143,6 +143,22 @@ Gemm make_gemm(const OperandField& input, const OperandField& weight, const Gemm
   return gemm;
 }
 
+Gemm rows_of(const Gemm& gemm, std::int64_t first, std::int64_t count) {
+  Gemm some = gemm;
+  some.m = count;
+  detail::move_operand(some.input, first * gemm.input.row_stride);
+  some.output += first * gemm.output_row * detail::element_bytes(gemm.output_dtype);
+  Epilogue& e = some.epilogue;
+  const auto moved = [first](const void* from, std::int64_t row, DType dtype) {
+    return detail::moved(from, first * row * detail::element_bytes(dtype));
+  };
+  e.residual = moved(e.residual, e.residual_row, e.residual_dtype);
+  e.input_scale = moved(e.input_scale, e.input_scale_row, e.scale_dtype);
+  if (e.input_zero_point) e.input_zero_point += first * e.input_zero_point_row;
+  if (e.input_sum) e.input_sum += first * e.input_sum_row;
+  return some;
+}
+
 Gemm columns_of(const Gemm& gemm, std::int64_t first, std::int64_t count) {
   const auto moved = [first](const void* from, DType dtype) {
     return detail::moved(from, first * detail::element_bytes(dtype));

@@ -153,6 +153,8 @@ Gemm make_gemm(const OperandField& input, const OperandField& weight, const Gemm
 Gemm make_gemm(const OperandField& input, const OperandField& weight, const GemmViews& views,
                const WeightCodes* codes);
 
+// The gemm of some rows, of one without a batch, without outliers.
+Gemm rows_of(const Gemm& gemm, std::int64_t first, std::int64_t count);
 // The gemm of some columns, whose weights the caller has to set. The weights of `gemm` are the same
 // for the whole batch.
 Gemm columns_of(const Gemm& gemm, std::int64_t first, std::int64_t count);

@@ -254,13 +254,23 @@ def whole_runs(draw: Draw, problem: Any) -> Any:
     return replace(problem, **changes)
 
 
-def blocks_or_groups(draw: Draw, problem: Any) -> Any:
-    """A problem of `grouped_linear` with nothing of groups beside blocks, nor the other way."""
+def of_one_kind(draw: Draw, problem: Any) -> Any:
+    """A problem of `grouped_linear` with what goes beside its input, and blocks or groups."""
+    plain: dict[str, Any] = {"weight_mode": "symmetric", "scale_dtype": "float32"}
+    plain |= {"zero_point_dtype": "int32", "weight_scope": ("token",), "input_scope": None}
+    no_blocks = {"codebook": None, "block_size": None, "nested_block_size": None}
+    if problem.input_dtype == "int8":
+        return replace(problem, **plain, **no_blocks, code_dtype="int8")
+    if problem.input_dtype.startswith("float8"):
+        if draw.chance(0.5):
+            plain |= {"weight_scope": ("block", 128, 128), "input_scope": ("group", 128)}
+        codes = draw.choice(("float8_e4m3fn", "float8_e5m2"))
+        return replace(problem, **plain, **no_blocks, code_dtype=codes)
     if problem.block_size:
-        usual = {"code_dtype": "uint4", "weight_scope": ("token",), "weight_mode": "symmetric"}
-        types = {"scale_dtype": "float32", "zero_point_dtype": "int32"}
-        return replace(problem, **usual, **types, **whole_blocks(draw, problem))
-    return replace(problem, codebook=None, nested_block_size=None)
+        return replace(problem, **plain, code_dtype="uint4", **whole_blocks(draw, problem))
+    blocks = problem.weight_scope[0] == "block"
+    scope = ("token",) if blocks else problem.weight_scope
+    return replace(problem, **no_blocks, input_scope=None, weight_scope=scope)
 
 
 # Problems whose fields go together in a way that changes of one at a time would miss.
@@ -268,7 +278,7 @@ TOGETHER = {
     "swizzled_quantize": whole_groups,
     "linear_4bit": whole_runs,
     "linear_mixed": whole_runs,
-    "grouped_linear": blocks_or_groups,
+    "grouped_linear": of_one_kind,
 }
 
 

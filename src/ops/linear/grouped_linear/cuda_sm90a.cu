@@ -1,9 +1,9 @@
 // grouped_linear on sm_90a: the tiles of weight-only layers, of all experts in one launch.
 #include "cuda/launch.cuh"
 #include "ops/linear/grouped_linear/desc.h"
+#include "ops/linear/grouped_linear/guarantee.h"
 #include "ops/linear/grouped_linear/launch.h"
 #include "ops/linear/sm90/groups_launch.h"
-#include "ops/linear/tables/float_kernels.h"
 
 namespace planq::grouped_linear {
 namespace {
@@ -16,8 +16,9 @@ std::size_t workspace(const Descriptor& descriptor, const Device&) {
 }
 
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
-  PLANQ_TRY(preload_outputs());
-  return tiles::preload_experts(kind_of(descriptor.as<Fields>()));
+  const Fields& f = descriptor.as<Fields>();
+  PLANQ_TRY(preload_outputs(f.input_dtype));
+  return tiles::preload_experts(kind_of(f));
 }
 
 // What tiles cannot read is computed an output at a time, with the same bits.
@@ -40,14 +41,14 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 template <DType kIn>
 constexpr Kernel kernel() {
   return {.op = "grouped_linear",
-          .arithmetic = name_of(Accumulation::GroupsSm90),
+          .arithmetic = name_of(accumulation_of(kIn)),
           .body = name_of(linear::sm90::Body::Tiles),
           .dtypes = kDTypes<kIn>,
           .revision = 1,
           .backend = Backend::Cuda,
           .arch = {90, 90},
           .rank = 50,
-          .guarantee = linear::kFloatGuarantee<Accumulation::GroupsSm90, kIn>,
+          .guarantee = guarantee_of<kIn>(),
           .rejects = rejects<kIn>,
           .workspace = workspace,
           .prepare = prepare,

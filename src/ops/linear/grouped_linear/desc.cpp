@@ -8,14 +8,25 @@ namespace planq::grouped_linear {
 
 namespace {
 
-constexpr DType kInputs[] = {DType::BFloat16, DType::Float16};
+constexpr DType kInputs[] = {DType::BFloat16, DType::Float16, DType::Int8, DType::Float8E4M3FN,
+                             DType::Float8E5M2};
 constexpr DType kCodes[] = {DType::UInt4, DType::Int4,         DType::Float4E2M1FN, DType::Int8,
                             DType::UInt8, DType::Float8E4M3FN, DType::Float8E5M2};
+// Those that inputs of int8 and of floats meet.
+constexpr DType kIntegers[] = {DType::Int8}, kFloats[] = {DType::Float8E4M3FN, DType::Float8E5M2};
+
+std::string beside_input(const Fields& f) {
+  return " beside input_dtype " + std::string(name_of(f.input_dtype));
+}
 
 Fault resolve_dtypes(Fields& f) {
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kInputs); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("code_dtype", f.code_dtype, kCodes); !fault.ok()) return fault;
-  if (f.output_dtype == DType::Unset) f.output_dtype = f.input_dtype;
+  if (f.output_dtype == DType::Unset) {
+    if (f.has_codes_as_input())
+      return {"output_dtype", "is required" + beside_input(f) + ": float16, bfloat16 or float32"};
+    f.output_dtype = f.input_dtype;
+  }
   if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kSumOutputs); !fault.ok())
     return fault;
   return checks::addends(f.bias_dtype, DType::Unset);
@@ -63,13 +74,64 @@ Fault resolve_groups(Fields& f) {
   return resolve_scope(f);
 }
 
+// Weights alone are codes.
+Fault resolve_weights(Fields& f) {
+  if (f.input_scope.kind != ScopeKind::Token)
+    return {"input_scope",
+            "goes with an input of int8, float8_e4m3fn or float8_e5m2; leave it out"};
+  f.input_scope = {ScopeKind::Token};
+  if (Fault fault = f.has_blocks() ? resolve_blocks(f) : resolve_groups(f); !fault.ok())
+    return fault;
+  return linear::coded_parameters(f);
+}
+
+// Scales of rows on both sides or, of floats, of blocks.
+Fault resolve_both_scopes(Fields& f) {
+  const bool has_blocks =
+      f.input_scope.kind == ScopeKind::Group || f.weight_scope.kind == ScopeKind::Block;
+  if (has_blocks && is_fp8(f.input_dtype))
+    return checks::gemm_blocks(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
+  const auto is_of_rows = [&](const char* field, Scope& scope) -> Fault {
+    if (scope.kind != ScopeKind::Token)
+      return {field,
+              "expected token()" + beside_input(f) + ", got " + std::string(name_of(scope.kind))};
+    scope = {ScopeKind::Token};
+    return {};
+  };
+  if (Fault fault = is_of_rows("input_scope", f.input_scope); !fault.ok()) return fault;
+  return is_of_rows("weight_scope", f.weight_scope);
+}
+
+// What weights alone may have beside codes.
+Fault no_options_of_weights(const Fields& f) {
+  if (f.has_blocks())
+    return {"block_size", "goes with an input of bfloat16 or float16; leave it out"};
+  if (Fault fault = linear::no_blocks(f); !fault.ok()) return fault;
+  if (f.weight_mode != Mode::Symmetric)
+    return {"weight_mode", "there are no zero points" + beside_input(f) + "; use Mode.SYMMETRIC"};
+  if (f.scale_dtype != DType::Float32)
+    return {"scale_dtype",
+            "expected float32" + beside_input(f) + ", got " + std::string(name_of(f.scale_dtype))};
+  return linear::coded_parameters(f);
+}
+
+// Both sides are codes of one kind, and sums meet their scales.
+Fault resolve_both(Fields& f) {
+  const bool integers = f.input_dtype == DType::Int8;
+  const auto codes = integers ? std::span<const DType>(kIntegers) : std::span<const DType>(kFloats);
+  if (Fault fault = checks::dtype("code_dtype", f.code_dtype, codes); !fault.ok())
+    return {fault.field, fault.text + beside_input(f)};
+  if (Fault fault = no_options_of_weights(f); !fault.ok()) return fault;
+  if (Fault fault = resolve_both_scopes(f); !fault.ok() || !integers) return fault;
+  const std::int64_t largest = checks::largest_code(DType::Int8, Mode::Symmetric);
+  return checks::sum_in_range("input_shape", f.terms(), largest * largest);
+}
+
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (Fault fault = resolve_dtypes(f); !fault.ok()) return fault;
   if (Fault fault = resolve_shapes(f); !fault.ok()) return fault;
-  if (Fault fault = f.has_blocks() ? resolve_blocks(f) : resolve_groups(f); !fault.ok())
-    return fault;
-  return linear::coded_parameters(f);
+  return f.has_codes_as_input() ? resolve_both(f) : resolve_weights(f);
 }
 
 }  // namespace
@@ -135,16 +197,14 @@ void take_blocks(const Fields& f, const Operands& operands, linear::Experts& exp
   experts.scale_step = f.columns() * experts.codes.scales.pitch;
 }
 
-// The same of operands that have an axis of experts.
+// The codes of the first expert, and its zero points, where operands have an axis of experts.
 void take_groups(const Fields& f, const Operands& operands, linear::Experts& experts) {
   const bool shifted = f.weight_mode == Mode::Asymmetric;
-  const OperandView &weight = operands[kWeight], &scale = operands[kWeightScale];
   const OperandView& zero_point = operands[kWeightZeroPoint];
   experts.codes = linear::grouped_codes(
-      layer_of(f), of_first(weight),
-      {of_first(scale), shifted ? of_first(zero_point) : OperandView{}, operands[kTensorScale]});
-  experts.code_step = weight.strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
-  experts.scale_step = scale.strides[0];
+      layer_of(f), of_first(operands[kWeight]),
+      {of_first(operands[kWeightScale]), shifted ? of_first(zero_point) : OperandView{},
+       operands[kTensorScale]});
   if (shifted) experts.zero_point_step = zero_point.strides[0];
 }
 
@@ -153,20 +213,32 @@ void take_groups(const Fields& f, const Operands& operands, linear::Experts& exp
 linear::Experts experts_of(const Call& call) {
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
-  const bool biased = f.bias_dtype != DType::Unset;
-  const OperandView bias = biased ? of_first(operands[kBias]) : OperandView{};
+  const bool scaled = f.has_codes_as_input(), biased = f.bias_dtype != DType::Unset;
+  const auto first = [&](bool present, Operand operand) {
+    return present ? of_first(operands[operand]) : OperandView{};
+  };
+  const OperandView weight = first(!f.has_blocks(), kWeight);
+  const OperandView weight_scale = first(scaled, kWeightScale), bias = first(biased, kBias);
   linear::Experts experts;
-  experts.gemm =
-      linear::make_gemm({f.input_shape, f.input_dtype}, {layer_of(f).weight_shape, f.input_dtype},
-                        {.input = &operands[kInput],
-                         .weight = &operands[kWeight],
-                         .output = &operands[kOutput],
-                         .bias = biased ? &bias : nullptr},
-                        nullptr);
+  experts.gemm = linear::make_gemm({f.input_shape, f.input_dtype},
+                                   {Shape{2, {f.columns(), f.terms()}}, f.code_dtype},
+                                   {.input = &operands[kInput],
+                                    .weight = &weight,
+                                    .output = &operands[kOutput],
+                                    .input_scale = scaled ? &operands[kInputScale] : nullptr,
+                                    .weight_scale = scaled ? &weight_scale : nullptr,
+                                    .bias = biased ? &bias : nullptr});
   experts.count = f.experts();
   experts.offset = static_cast<const std::int32_t*>(operands[kExpertOffset].data);
   if (biased) experts.bias_step = operands[kBias].strides[0];
-  f.has_blocks() ? take_blocks(f, operands, experts) : take_groups(f, operands, experts);
+  if (f.has_blocks()) {
+    take_blocks(f, operands, experts);
+  } else {
+    experts.code_step = operands[kWeight].strides[0] * (is_four_bit(f.code_dtype) ? 2 : 1);
+    experts.scale_step = operands[kWeightScale].strides[0];
+    if (!scaled) take_groups(f, operands, experts);
+  }
+  if (!scaled) experts.gemm.weight = {.dtype = f.input_dtype};
   return experts;
 }
 

@@ -1,6 +1,7 @@
 // grouped_linear: a linear layer with several weights of one shape, as mixtures of experts have
 // them. Rows of the input lie expert by expert, and offsets in memory say where each expert's
-// begin. The sums are those of linear_4bit and linear_mixed in the order GroupsSm90.
+// begin. The sums are those of linear_4bit and linear_mixed in the order GroupsSm90, or, where the
+// input is codes as well, those of linear_w8a8 and linear_fp8.
 #pragma once
 
 #include "core/registry.h"
@@ -9,6 +10,9 @@
 #include "ops/linear/weight_only_layer.h"
 
 namespace planq::grouped_linear {
+
+// Whether an input of this type is codes under scales.
+constexpr bool are_input_codes(DType input) { return input == DType::Int8 || is_fp8(input); }
 
 struct Fields {
   Shape input_shape;   // (m, k)
@@ -19,6 +23,7 @@ struct Fields {
   Codebook codebook = Codebook::Nf4;
   std::int64_t block_size = 0;
   std::int64_t nested_block_size = 0;
+  Scope input_scope = {ScopeKind::Token};
   Scope weight_scope = {ScopeKind::Token};
   Mode weight_mode = Mode::Symmetric;
   DType scale_dtype = DType::Float32;
@@ -31,6 +36,7 @@ struct Fields {
   std::int64_t terms() const { return weight_shape[2]; }
   // Whether codes are those of a codebook, in flat blocks of all weights.
   bool has_blocks() const { return block_size > 0; }
+  bool has_codes_as_input() const { return are_input_codes(input_dtype); }
 };
 
 inline constexpr Field kFields[] = {
@@ -42,6 +48,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, codebook),
     PLANQ_FIELD(Fields, block_size).count(),
     PLANQ_FIELD(Fields, nested_block_size).count(),
+    PLANQ_FIELD(Fields, input_scope),
     PLANQ_FIELD(Fields, weight_scope),
     PLANQ_FIELD(Fields, weight_mode),
     PLANQ_FIELD(Fields, scale_dtype).from("weight_scale.dtype"),
@@ -56,6 +63,7 @@ enum Operand : int {
   kWeight,
   kExpertOffset,
   kOutput,
+  kInputScale,
   kWeightScale,
   kWeightZeroPoint,
   kBias,
@@ -75,6 +83,8 @@ inline constexpr auto kOperands = operands(
               {"expert_offset", Role::Input, DType::Int32, per_expert() + 1},
               {"output", Role::Output, "output_dtype",
                axes(leading("input_shape"), axis_of("weight_shape", 1))},
+              {"input_scale", Role::Input, DType::Float32,
+               parameter_shape("input_shape", "input_scope"), is("input_dtype", are_input_codes)},
               linear::scale_line(!is_set("block_size")),
               linear::zero_point_line(),
               {"bias", Role::Input, "bias_dtype", leading("weight_shape"), is_set("bias_dtype")},
@@ -86,7 +96,13 @@ inline constexpr auto kOperands = operands(
               linear::nested_offset_line(),
               linear::nested_codebook_line()});
 
-// What kernels are told of the codes, and the experts of a call.
+// How an input of this type is summed; Unset: as integers.
+constexpr Accumulation accumulation_of(DType input) {
+  if (input == DType::Int8) return Accumulation::Unset;
+  return is_fp8(input) ? Accumulation::TensorSm90 : Accumulation::GroupsSm90;
+}
+
+// What kernels are told of the codes of weights alone, and the experts of a call.
 linear::CodeKind kind_of(const Fields& f);
 linear::Experts experts_of(const Call& call);
 

@@ -1,21 +1,11 @@
 // grouped_linear on the host: the gemm of each expert in turn.
 #include "host/bind.h"
 #include "ops/linear/grouped_linear/desc.h"
+#include "ops/linear/grouped_linear/guarantee.h"
 #include "ops/linear/host/gemm.h"
-#include "ops/linear/tables/float_kernels.h"
 
 namespace planq::grouped_linear {
 namespace {
-
-// The same gemm for some rows of the input.
-linear::Gemm rows_of(const linear::Gemm& gemm, const linear::ExpertRows& rows) {
-  linear::Gemm some = gemm;
-  some.m = rows.end - rows.first;
-  some.input.data +=
-      rows.first * gemm.input.row_stride * linear::detail::element_bytes(gemm.input.dtype);
-  some.output += rows.first * gemm.output_row * linear::detail::element_bytes(gemm.output_dtype);
-  return some;
-}
 
 // Rows that belong to no expert.
 void clear(const linear::Gemm& gemm, const linear::ExpertRows& rows) {
@@ -25,6 +15,20 @@ void clear(const linear::Gemm& gemm, const linear::ExpertRows& rows) {
                 static_cast<std::size_t>(gemm.n * bytes));
 }
 
+// The gemm of an expert's rows.
+void multiply(const linear::Experts& experts, std::int64_t expert, const linear::ExpertRows& rows,
+              int threads) {
+  linear::Gemm gemm = linear::rows_of(experts.gemm_of(expert), rows.first, rows.end - rows.first);
+  const Accumulation accumulation = accumulation_of(gemm.input.dtype);
+  if (accumulation == Accumulation::Unset) return host::multiply(gemm, threads);
+  linear::WeightCodes codes;
+  if (accumulation == Accumulation::GroupsSm90) {
+    codes = experts.codes_of(expert);
+    gemm.weight.codes = &codes;
+  }
+  host::multiply_floats(gemm, accumulation, threads);
+}
+
 Status compute(const Call& call, const Stream& stream) {
   const linear::Experts experts = experts_of(call);
   std::int64_t end = experts.begin();
@@ -32,11 +36,7 @@ Status compute(const Call& call, const Stream& stream) {
   for (std::int64_t e = 0; e < experts.count; ++e) {
     const linear::ExpertRows rows = experts.rows_of(e, end);
     end = rows.end;
-    const linear::WeightCodes codes = experts.codes_of(e);
-    linear::Gemm gemm = rows_of(experts.gemm, rows);
-    gemm.weight = {.dtype = codes.values, .codes = &codes};
-    gemm.epilogue.bias = experts.bias_of(e);
-    host::multiply_floats(gemm, Accumulation::GroupsSm90, stream.threads);
+    multiply(experts, e, rows, stream.threads);
   }
   clear(experts.gemm, {end, experts.gemm.m});
   return Status::success();
@@ -53,14 +53,14 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
 template <DType kIn, DType kOut>
 constexpr Kernel kernel() {
   return {.op = "grouped_linear",
-          .arithmetic = name_of(Accumulation::GroupsSm90),
+          .arithmetic = name_of(accumulation_of(kIn)),
           .body = "tiles",
           .dtypes = kDTypes<kIn, kOut>,
           .revision = 1,
           .backend = Backend::Host,
           .arch = {},
           .rank = 0,
-          .guarantee = linear::kFloatGuarantee<Accumulation::GroupsSm90, kIn>,
+          .guarantee = guarantee_of<kIn>(),
           .rejects = rejects<kIn, kOut>,
           .workspace = no_workspace,
           .prepare = nothing_to_prepare,
@@ -72,7 +72,9 @@ constexpr std::array<Kernel, 3> kernels() {
           kernel<kIn, DType::Float32>()};
 }
 
-constexpr auto kKernels = joined(kernels<DType::Float16>(), kernels<DType::BFloat16>());
+constexpr auto kKernels =
+    joined(kernels<DType::Float16>(), kernels<DType::BFloat16>(), kernels<DType::Int8>(),
+           kernels<DType::Float8E4M3FN>(), kernels<DType::Float8E5M2>());
 
 }  // namespace
 }  // namespace planq::grouped_linear

@@ -7,7 +7,7 @@
 namespace planq::grouped_linear {
 
 // An output a thread, on any GPU.
-Status preload_outputs();
+Status preload_outputs(DType input);
 Status launch_outputs(const linear::Experts& experts, Bound& bound);
 
 }  // namespace planq::grouped_linear

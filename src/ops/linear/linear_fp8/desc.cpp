@@ -3,8 +3,6 @@
 #include <string>
 
 #include "core/rows.h"
-#include "math/tensor_core.h"
-#include "ops/affine/checks.h"
 
 namespace planq::linear_fp8 {
 
@@ -21,26 +19,6 @@ Fault resolve_dtypes(Fields& f) {
   return checks::addends(f.bias_dtype, f.residual_dtype);
 }
 
-// Blocks of scales: group(128) of the input's rows, and block(128, 128) of the weights.
-Fault resolve_blocks(Fields& f) {
-  constexpr std::int64_t kSize = math::kTensorCoreSlice;
-  const auto expected = [](const char* field, const char* scope, const char* beside) {
-    return Fault{field, std::string("expected ") + scope + " beside " + beside};
-  };
-  if (Fault fault = checks::scope(f.input_scope, f.input_shape); !fault.ok())
-    return {"input_scope", fault.text};
-  if (Fault fault = checks::scope(f.weight_scope, f.weight_shape); !fault.ok())
-    return {"weight_scope", fault.text};
-  const Scope& input = f.input_scope;
-  const Scope& weight = f.weight_scope;
-  if (input.kind != ScopeKind::Group || input.size != kSize || input.axis != f.input_shape.rank - 1)
-    return expected("input_scope", "group(128) along the last axis", "block(128, 128)");
-  if (weight.kind != ScopeKind::Block || weight.size != kSize ||
-      weight.rows != linear::kBlockColumns)
-    return expected("weight_scope", "block(128, 128)", "group(128)");
-  return {};
-}
-
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (Fault fault = resolve_dtypes(f); !fault.ok()) return fault;
@@ -49,7 +27,7 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = checks::layer_weight(f.weight_shape); !fault.ok()) return fault;
   if (Fault fault = checks::gemm_shapes(f.input(), f.weight()); !fault.ok()) return fault;
   if (f.input_scope.kind == ScopeKind::Group || f.weight_scope.kind == ScopeKind::Block)
-    return resolve_blocks(f);
+    return checks::gemm_blocks(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
   return checks::gemm_scopes(f.input_scope, f.input_shape, f.weight_scope, f.weight_shape);
 }
 

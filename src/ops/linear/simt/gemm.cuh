@@ -99,11 +99,11 @@ __device__ inline void finish_output(const OutputPlace& place, float sum) {
 struct ScaledSlices {
   const float *of_input, *of_weight;
 
-  __device__ ScaledSlices(const OutputPlace& place)
-      : of_input(static_cast<const float*>(place.gemm.epilogue.input_scale) +
-                 place.row * place.gemm.epilogue.input_scale_row),
-        of_weight(static_cast<const float*>(place.gemm.epilogue.weight_scale) +
-                  place.column / kBlockColumns * place.gemm.weight_scale_row) {}
+  __device__ ScaledSlices(const Gemm& gemm, std::int64_t row, std::int64_t column)
+      : of_input(static_cast<const float*>(gemm.epilogue.input_scale) +
+                 row * gemm.epilogue.input_scale_row),
+        of_weight(static_cast<const float*>(gemm.epilogue.weight_scale) +
+                  column / kBlockColumns * gemm.weight_scale_row) {}
 
   __device__ float operator()(float sum, float slice, std::int64_t index) const {
     return math::fused(slice, of_input[index] * of_weight[index], sum);
@@ -118,7 +118,8 @@ __device__ float tensor_sum(const typename GemmOperands::Args& args, const Outpu
   const auto weight = GemmOperands::weight(args, gemm, place.column);
   if constexpr (std::is_same_v<GemmOperands, Float8Operands>)
     if (gemm.joins_by_scales)
-      return math::tensor_core_sum<Core>(input, weight, gemm.k, ScaledSlices(place));
+      return math::tensor_core_sum<Core>(input, weight, gemm.k,
+                                         ScaledSlices(gemm, place.row, place.column));
   return math::tensor_core_sum<Core>(input, weight, gemm.k);
 }
 

@@ -26,6 +26,10 @@ class GroupedTests(FloatLayerTests):
         """The library's descriptor of a problem."""
         return descriptor_of(problem)
 
+    def math(self, problem: Any) -> planq.MathPrecision:
+        """That of the operator whose bits the rows have."""
+        return planq.MathPrecision.INT32 if problem.input_dtype == "int8" else super().math(problem)
+
     def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
         """The problem with `count` numbers in its input, of 64 terms, and two experts."""
         blocks = {"block_size": 64} if fields["block_size"] else {}

@@ -15,7 +15,8 @@ from ops.linear.coded_places import (
     ZERO_POINTS,
     Extents,
 )
-from ops.linear.grouped_linear.reference import GroupedProblem
+from ops.linear.grouped_linear.reference import FP8, GroupedProblem
+from ops.linear.linear_fp8.reference import BLOCKS
 from ops.linear.products import KINDS, Case
 from reference.inputs import Chooser
 
@@ -41,6 +42,20 @@ BLOCK_PLACES: tuple[Extents, ...] = (
     (5, 37, 9, 1088),
     (16, 3, 8, 64),
 )
+# The same for codes on both sides: whole slices and blocks of columns, and not.
+BOTH_PLACES: tuple[Extents, ...] = (
+    (4, 7, 20, 128),
+    (1, 5, 33, 256),
+    (9, 6, 17, 96),
+    (3, 40, 16, 130),
+    (2, 70, 140, 304),
+    (16, 33, 8, 64),
+    (3, 12, 64, 512),
+    (5, 1, 9, 31),
+    (3, 150, 272, 1184),
+)
+BOTH_TYPES = (("int8", "int8"), *itertools.product(FP8, FP8))
+BOTH_SCOPES = ((None, ("token",)), BLOCKS)
 CODEBOOKS = ("nf4", "fp4", "af4", "int4", "given")
 NESTED = (None, 256, 3, 48)
 EMPTY: tuple[Extents, ...] = ((3, 0, 5, 64), (3, 5, 0, 64), (2, 4, 6, 0))
@@ -83,9 +98,31 @@ def block_problem(
     )
 
 
+def both_problem(
+    place: Extents, types: tuple[str, str], output_dtype: str, chooser: Chooser
+) -> GroupedProblem:
+    """A problem of codes on both sides with the rest of its fields drawn."""
+    experts, m, n, k = place
+    input_dtype, code_dtype = types
+    scopes = BOTH_SCOPES[0] if input_dtype == "int8" else chooser.pick(BOTH_SCOPES)
+    return GroupedProblem(
+        (m, k),
+        (experts, n, k),
+        input_dtype,
+        output_dtype,
+        code_dtype,
+        weight_scope=scopes[1],
+        bias_dtype=chooser.pick(OPTIONAL),
+        input_scope=scopes[0],
+    )
+
+
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every place several times, with codes, scales and groups in turn; then with blocks."""
+    """Every place several times, with codes, scales and groups in turn; then with blocks.
+
+    Then codes on both sides, half of them int8.
+    """
     types = itertools.cycle(itertools.product(RUN_TYPES, OUTPUTS))
     made = []
     for place in PLACES * 6:
@@ -98,6 +135,12 @@ def cases() -> tuple[Case, ...]:
         chooser = Chooser(seed)
         problem = block_problem(place, next(types), next(books), chooser)
         made.append(Case(problem, chooser.pick(KINDS), seed))
+    both = itertools.cycle(each for other in BOTH_TYPES[1:] for each in (BOTH_TYPES[0], other))
+    for place, output_dtype in itertools.product(BOTH_PLACES, OUTPUTS * 2):
+        seed = len(made)
+        chooser = Chooser(seed)
+        problem = both_problem(place, next(both), output_dtype, chooser)
+        made.append(Case(problem, chooser.pick(KINDS), seed))
     return tuple(made)
 
 
@@ -108,4 +151,6 @@ def empty_cases() -> tuple[Case, ...]:
     made = [problem_of(place, next(types), Chooser(i)) for i, place in enumerate(EMPTY * 4)]
     books = itertools.cycle(CODEBOOKS)
     made += [block_problem(place, next(types), next(books), Chooser(9)) for place in EMPTY]
+    both = itertools.product(EMPTY, BOTH_TYPES)
+    made += [both_problem(place, types, "bfloat16", Chooser(9)) for place, types in both]
     return tuple(Case(problem, "any", number) for number, problem in enumerate(made))

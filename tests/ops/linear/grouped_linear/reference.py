@@ -11,12 +11,16 @@ import numpy as np
 
 from ops.linear.float_layers import FACTORS, FloatLayer
 from ops.linear.linear_4bit.reference import FourBitProblem
+from ops.linear.linear_fp8.reference import Fp8Problem
 from ops.linear.linear_mixed.reference import MixedProblem
+from ops.linear.linear_w8a8.reference import LinearProblem
 from reference.formats import STORAGE, Array, Arrays
 from reference.inputs import field, hashed, make
 
+FP8 = ("float8_e4m3fn", "float8_e5m2")
+ROWS = ("input", "input_scale")
 # All other operands have a first axis of experts, but for blocks, which lie one after another.
-SHARED = ("input", "expert_offset", "codebook")
+SHARED = (*ROWS, "expert_offset", "codebook")
 
 
 def rows_of_experts(offsets: Array, rows: int) -> Iterator[slice]:
@@ -55,11 +59,17 @@ class GroupedProblem(FloatLayer):
     codebook: str | None = None  # None: it is left out
     block_size: int | None = None
     nested_block_size: int | None = None
+    input_scope: tuple[Any, ...] | None = None  # likewise
 
     @property
     def accumulation(self) -> str:
         """The order of sums, which has no field."""
-        return "groups_sm90"
+        return "tensor_sm90" if self.input_dtype in FP8 else "groups_sm90"
+
+    @property
+    def has_codes_as_input(self) -> bool:
+        """Whether both sides are codes under scales."""
+        return self.input_dtype in ("int8", *FP8)
 
     @property
     def experts(self) -> int:
@@ -86,10 +96,23 @@ class GroupedProblem(FloatLayer):
             bias_dtype=self.bias_dtype,
         )
 
-    def layer(self, rows: int) -> MixedProblem | FourBitProblem:
+    def layer(self, rows: int) -> MixedProblem | FourBitProblem | Fp8Problem | LinearProblem:
         """The layer of one expert; its statistics are not nested."""
         if self.block_size:
             return self.blocks(rows, self.columns, None)
+        if self.has_codes_as_input:
+            blocks = self.weight_scope[0] == "block"
+            made = LinearProblem if self.input_dtype == "int8" else Fp8Problem
+            return made(
+                (rows, self.terms),
+                self.weight_shape[1:],
+                self.output_dtype,
+                self.input_dtype,
+                self.code_dtype,
+                self.input_scope or ("token",),
+                self.weight_scope if blocks else ("channel", 0),
+                bias_dtype=self.bias_dtype,
+            )
         grouped = self.weight_scope[0] == "group"
         return MixedProblem(
             (rows, self.terms),
@@ -123,14 +146,19 @@ class GroupedProblem(FloatLayer):
     def inputs(self, kind: str, seed: int) -> Arrays:
         """Activations, offsets, and the operands of all experts."""
         each = [self.layer(1).inputs(kind, seed + 1000 * e) for e in range(self.experts)]
-        names = {"bias"} & set(each[0]) if self.block_size else set(each[0])
+        names = {"bias"} & set(each[0]) if self.block_size else set(each[0]) - set(ROWS)
         of_experts = {name: np.stack([own[name] for own in each]) for name in names}
         if self.block_size:
             of_experts |= self.whole.weights(kind, seed)
         if "tensor_scale" in of_experts:
             of_experts["tensor_scale"] = of_experts["tensor_scale"].reshape(-1)
+        if self.has_codes_as_input:
+            whole = self.layer(self.rows).inputs(kind, seed)
+            rows = {name: whole[name] for name in ROWS}
+        else:
+            rows = {"input": make(FACTORS[kind], self.input_shape, self.input_dtype, seed)}
         return of_experts | {
-            "input": make(FACTORS[kind], self.input_shape, self.input_dtype, seed),
+            **rows,
             "expert_offset": offsets(kind, self.rows, self.experts, seed),
         }
 
@@ -140,6 +168,8 @@ class GroupedProblem(FloatLayer):
         if "expert_offset" in values:
             ends = np.clip(values["expert_offset"].astype(np.int64), piece.start, piece.stop)
             made["expert_offset"] = (ends - piece.start).astype(np.int32)
+        if "input_scale" in values:
+            made["input_scale"] = np.ascontiguousarray(values["input_scale"][piece])
         return made
 
     @np.errstate(all="ignore")
@@ -155,7 +185,7 @@ class GroupedProblem(FloatLayer):
             own |= {name: given[name] for name in {"codebook"} & set(given)}
             if "tensor_scale" in own:
                 own["tensor_scale"] = own["tensor_scale"].reshape(1)
-            own["input"] = given["input"][piece]
+            own |= {name: given[name][piece] for name in set(ROWS) & set(given)}
             layer = self.layer(piece.stop - piece.start)
             output[piece] = layer.expected(own)["output"]
         return {"output": output}

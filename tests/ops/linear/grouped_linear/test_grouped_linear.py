@@ -13,9 +13,13 @@ import planq
 from ops.linear.float_layers import run
 from ops.linear.grouped_linear.adapter import TESTS
 from ops.linear.grouped_linear.reference import GroupedProblem
+from ops.linear.linear_fp8.reference import BLOCKS
 from reference.formats import Array, Arrays
 
 EXPERTS, N, K = 4, 24, 256
+GROUP, BLOCK = planq.Scope.group(128), planq.Scope.block(128, 128)
+INT8 = {"input_dtype": "int8", "code_dtype": "int8", "output_dtype": "float32"}
+FLOAT8 = {**INT8, "input_dtype": "float8_e4m3fn", "code_dtype": "float8_e5m2"}
 
 
 def problem(rows: int, **fields: Any) -> GroupedProblem:
@@ -91,6 +95,47 @@ def test_each_expert_is_a_layer_of_blocks(codebook: str, nested: int | None) -> 
         assert whole[first:end].tobytes() == alone.tobytes()
 
 
+@pytest.mark.parametrize(
+    ("operator", "input_dtype", "code_dtype", "scopes"),
+    [
+        ("linear_w8a8", "int8", "int8", (("token",), ("token",))),
+        ("linear_fp8", "float8_e4m3fn", "float8_e4m3fn", (("token",), ("token",))),
+        ("linear_fp8", "float8_e5m2", "float8_e4m3fn", BLOCKS),
+    ],
+)
+def test_each_expert_is_a_layer_of_codes(
+    operator: str, input_dtype: str, code_dtype: str, scopes: Any
+) -> None:
+    """By planq's own operators, with scales of both sides and a bias."""
+    input_scope, weight_scope = scopes
+    made = problem(
+        11,
+        input_dtype=input_dtype,
+        code_dtype=code_dtype,
+        input_scope=input_scope,
+        weight_scope=weight_scope,
+        bias_dtype="float16",
+    )
+    offset = np.array([0, 3, 3, 10, 11], np.int32)
+    given = made.inputs("any", 3) | {"expert_offset": offset}
+    whole = output_of(made, given)
+    for e, (first, end) in enumerate(itertools.pairwise(offset.tolist())):
+        alone = run(
+            operator,
+            {name: given[name][first:end] for name in ("input", "input_scale")}
+            | {name: given[name][e] for name in ("weight", "weight_scale", "bias")},
+            input_shape=(end - first, K),
+            weight_shape=(N, K),
+            input_dtype=input_dtype,
+            weight_dtype=code_dtype,
+            output_dtype="float32",
+            bias_dtype="float16",
+            input_scope=input_scope,
+            weight_scope=("channel", 0) if weight_scope == ("token",) else weight_scope,
+        )
+        assert whole[first:end].tobytes() == alone.tobytes()
+
+
 def test_the_routing_of_others_changes_no_bit() -> None:
     """A row of the third expert, with other rows before and behind it."""
     made = problem(9, weight_scope=("group", 64, 2))
@@ -149,7 +194,7 @@ def test_one_plan_for_every_number_of_rows() -> None:
         ({"weight_shape": (3, 64)}, "weight_shape", r"expected \(experts, n, k\)"),
         ({"weight_shape": (0, 3, 64)}, "weight_shape", "expected 1 to 1024 experts, got 0"),
         ({"weight_shape": (2, 3, 65)}, "weight_shape", "expected k = 64, got 65"),
-        ({"input_dtype": "float32"}, "input_dtype", "bfloat16, float16"),
+        ({"input_dtype": "float32"}, "input_dtype", "bfloat16, float16, int8, float8_e4m3fn"),
         ({"code_dtype": "int32"}, "code_dtype", "uint4, int4, float4_e2m1fn"),
         ({"output_dtype": "int8"}, "output_dtype", "float32"),
         ({"weight_scope": planq.Scope.tensor()}, "weight_scope", "got tensor"),
@@ -178,6 +223,30 @@ def test_one_plan_for_every_number_of_rows() -> None:
         ({"block_size": 32, "scale_dtype": "float16"}, "scale_dtype", "absmax, which is float32"),
         ({"block_size": 32, "nested_block_size": -1}, "nested_block_size", "at least 1"),
         ({"codebook": "fp4"}, "codebook", "goes with block_size"),
+        ({"input_scope": GROUP}, "input_scope", "goes with an input of int8"),
+        ({"weight_scope": BLOCK}, "weight_scope", "got block"),
+        ({"input_dtype": "int8", "code_dtype": "int8"}, "output_dtype", "required beside input"),
+        ({**INT8, "code_dtype": "uint4"}, "code_dtype", "int8, got uint4 beside input_dtype int8"),
+        ({**INT8, "block_size": 64}, "block_size", "goes with an input of bfloat16 or float16"),
+        ({**INT8, "codebook": "fp4"}, "codebook", "goes with block_size"),
+        ({**INT8, "weight_mode": "asymmetric"}, "weight_mode", "no zero points beside input"),
+        ({**INT8, "scale_dtype": "float16"}, "scale_dtype", "float32 beside input_dtype int8"),
+        ({**INT8, "zero_point_dtype": "int8"}, "zero_point_dtype", "goes with Mode.ASYMMETRIC"),
+        ({**INT8, "input_scope": GROUP}, "input_scope", r"expected token\(\) beside .*, got group"),
+        (
+            {**INT8, "weight_scope": BLOCK},
+            "weight_scope",
+            r"expected token\(\) beside .* got block",
+        ),
+        (
+            {**INT8, "input_shape": (1, 2**17), "weight_shape": (1, 1, 2**17)},
+            "input_shape",
+            "may leave int32, got k = 131072",
+        ),
+        ({**FLOAT8, "code_dtype": "int8"}, "code_dtype", "float8_e5m2, got int8 beside"),
+        ({**FLOAT8, "weight_scope": planq.Scope.group(64)}, "weight_scope", "got group"),
+        ({**FLOAT8, "input_scope": GROUP}, "weight_scope", r"expected block\(128, 128\) beside"),
+        ({**FLOAT8, "weight_scope": BLOCK}, "input_scope", r"expected group\(128\) along"),
         ({"nested_block_size": 256}, "nested_block_size", "goes with block_size"),
     ],
 )
