@@ -64,8 +64,8 @@ class GroupedLinearDescriptor(Descriptor):
         ``(m, ceil(k / 128))``, ``weight_scale`` ``(experts, ceil(n / 128), ceil(k / 128))``.
 
     Workspace:
-        None, but on compute capability 9.0, beside bfloat16 and float16, the list of the experts'
-        tiles: 12 bytes for each expert and for every 32 rows.
+        None, but on compute capability 9.0 the list of the experts' tiles: 12 bytes for each expert
+        and for every 32 rows, of inputs of 8 bits 128 rows.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant: a row's bits depend on its expert's weights,

@@ -40,6 +40,12 @@ struct TileArgs {
   TileGrid grid;
 };
 
+// The tiles of a block. listed_tiles.cuh has another.
+__device__ __forceinline__ TileSchedule schedule_of(const TileArgs& args, std::uint32_t first,
+                                                    std::uint32_t step) {
+  return {args.grid, first, step};
+}
+
 // Of kernels for few rows: operand `first` is the weight, since it has 64 rows or more in wgmma,
 // and `second` is the input.
 struct FewRowsArgs {

@@ -19,7 +19,8 @@ struct Outputs {
   // All columns are such vectors, and the epilogue has scales, zero points and a bias at most.
   bool plain;
   // From a gemm of the batch to the next, in elements.
-  std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch, bias_batch;
+  std::int64_t batch_stride, residual_batch, scale_batch, zero_point_batch, sum_batch, bias_batch,
+      weight_scale_batch;
 };
 
 // The rows that a warp walks down, `count` of them. `sums`: the lane's four sums of row number 0,
@@ -115,6 +116,9 @@ class ScaledOutputs {
     epilogue_.bias = linear::detail::moved(
         epilogue_.bias,
         batch * outputs.bias_batch * linear::detail::element_bytes(epilogue_.bias_dtype));
+    epilogue_.weight_scale = linear::detail::moved(
+        epilogue_.weight_scale,
+        batch * outputs.weight_scale_batch * linear::detail::element_bytes(epilogue_.scale_dtype));
     if (epilogue_.input_zero_point) epilogue_.input_zero_point += batch * outputs.zero_point_batch;
     if (epilogue_.input_sum) epilogue_.input_sum += batch * outputs.sum_batch;
   }

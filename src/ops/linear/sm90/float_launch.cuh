@@ -33,7 +33,13 @@ Status visit_weights(DType weight, Scales scales, const Visit& visit) {
 
 }  // namespace detail
 
-// Calls visit<type of the input, type of the weight, scales>().
+// Calls visit<type of the input, type of the weight, scales>() for floats of 8 bits.
+template <class Visit>
+Status visit_float8s(DType input, DType weight, Scales scales, const Visit& visit) {
+  return input == DType::Float8E4M3FN ? detail::visit_weights<cuda::E4M3>(weight, scales, visit)
+                                      : detail::visit_weights<cuda::E5M2>(weight, scales, visit);
+}
+// The same for all types.
 template <class Visit>
 Status visit_types(DType input, DType weight, Scales scales, const Visit& visit) {
   switch (input) {
@@ -41,10 +47,8 @@ Status visit_types(DType input, DType weight, Scales scales, const Visit& visit)
       return detail::visit_numbers<math::Half>(scales, visit);
     case DType::BFloat16:
       return detail::visit_numbers<math::Bfloat16>(scales, visit);
-    case DType::Float8E4M3FN:
-      return detail::visit_weights<cuda::E4M3>(weight, scales, visit);
     default:
-      return detail::visit_weights<cuda::E5M2>(weight, scales, visit);
+      return visit_float8s(input, weight, scales, visit);
   }
 }
 // The same, for both kinds of scales that a gemm of these types may have.

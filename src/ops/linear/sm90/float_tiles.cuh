@@ -42,7 +42,8 @@ class BlockSlices {
   };
 
   // `m`: the warp's first row.
-  __device__ __forceinline__ BlockSlices(const FloatTileArgs& args, const TilePlace& place,
+  template <class Place>
+  __device__ __forceinline__ BlockSlices(const FloatTileArgs& args, const Place& place,
                                          std::int64_t m) {
     static_assert(kTileColumns == kBlockColumns);
     const Outputs& outputs = args.outputs;
@@ -52,7 +53,8 @@ class BlockSlices {
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       input_[r] = first + fragment_row(m, r, outputs.rows) * e.input_scale_row;
-    weight_ = static_cast<const float*>(e.weight_scale) + place.across * args.weight_scale_row;
+    weight_ = static_cast<const float*>(e.weight_scale) + place.batch * outputs.weight_scale_batch +
+              place.across * args.weight_scale_row;
   }
 
   __device__ __forceinline__ Own of(int slice) const {
@@ -85,8 +87,8 @@ __device__ __forceinline__ void scale_rows(TileSlice& total, const Outputs& outp
   for (int i = 0; i < kTileColumns / 2; ++i) total[i] = total[i] * scales[i / 2 % 2];
 }
 
-template <class A, class B, Scales kScales, class Shape>
-__device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
+template <class A, class B, Scales kScales, class Shape, class Args>
+__device__ __forceinline__ void multiply_slices(const Args& args,
                                                 const typename Shape::Stages& ring,
                                                 std::uint8_t* shared) {
   using Sums = typename Shape::template Sums<A, B, typename Shape::Stages>;
@@ -98,10 +100,10 @@ __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
   const int slices = args.operands.k_blocks / Sums::Slices::kKBlocks;
   Sums sums(ring, group * kGroupRows);
 #pragma unroll 1
-  for (TileSchedule schedule(args.grid, 0, 1); schedule.has_tile(); schedule.advance()) {
-    const TilePlace place = schedule.place();
+  for (auto schedule = schedule_of(args, 0, 1); schedule.has_tile(); schedule.advance()) {
+    const auto place = schedule.place();
     const std::int64_t m =
-        std::int64_t{place.down} * Shape::kRows + group * kGroupRows + warp * kWarpRows;
+        std::int64_t{place.first_row(Shape::kRows)} + group * kGroupRows + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch_columns<kScales>(args.outputs.epilogue, min(n + 4 * lane, args.outputs.columns - 1));
     TileSlice total[kTiles];
@@ -124,14 +126,14 @@ __device__ __forceinline__ void multiply_slices(const FloatTileArgs& args,
       for (int i = 0; i < kTileColumns / 2; ++i) finished[tile][i] = __float_as_int(total[tile][i]);
     }
     finish_sums(ScaledOutputs<float, kSumsAre<kScales>>(args.outputs, place.batch), staging,
-                finished, args.outputs.rows, m, n);
+                finished, place.end_row(args.outputs.rows), m, n);
   }
 }
 
 // The grid may have any number of blocks. Block i computes tiles i, i + blocks, and so on.
-template <class A, class B, Scales kScales, class Shape>
+template <class A, class B, Scales kScales, class Shape, class Args = FloatTileArgs>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    multiply_float_tiles(const __grid_constant__ FloatTileArgs args) {
+    multiply_float_tiles(const __grid_constant__ Args args) {
   extern __shared__ __align__(1024) std::uint8_t shared[];
   cuda::Barrier* barriers = reinterpret_cast<cuda::Barrier*>(shared + Shape::kBarriersAt);
   const typename Shape::Stages ring{shared, barriers, barriers + Shape::kStages};

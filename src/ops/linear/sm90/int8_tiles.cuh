@@ -35,10 +35,10 @@ __device__ __forceinline__ void multiply_group(const typename Addend::TileArgs& 
   TileSums sums;
   std::uint32_t number = group;
 #pragma unroll 1
-  for (TileSchedule schedule(args.grid, group, 2); schedule.has_tile();
+  for (auto schedule = schedule_of(args, group, 2); schedule.has_tile();
        schedule.advance(), number += 2) {
-    const TilePlace place = schedule.place();
-    const std::int64_t m = std::int64_t{place.down} * kTileRows + warp * kWarpRows;
+    const auto place = schedule.place();
+    const std::int64_t m = std::int64_t{place.first_row(kTileRows)} + warp * kWarpRows;
     const std::int64_t n = std::int64_t{place.across} * kTileColumns;
     touch(args.outputs, place.batch, m + own_row(lane), n + 4 * lane);
     addend.begin(args.outputs, place.batch, m);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void multiply_group(const typename Addend::TileArgs& 
           sums, ring, cursor, k_blocks, before, issued);
     };
     const auto finish = [&](const auto& out) {
-      finish_sums(out, staging, sums, args.outputs.rows, m, n);
+      finish_sums(out, staging, sums, place.end_row(args.outputs.rows), m, n);
     };
     if constexpr (Addend::kAdds) {
       multiply.template operator()<false, false>();

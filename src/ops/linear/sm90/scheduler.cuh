@@ -16,6 +16,10 @@ struct TileGrid {
 
 struct TilePlace {
   int down, across, batch;
+
+  // The first row of a tile of so many rows, and where the rows of all tiles end.
+  __device__ __forceinline__ int first_row(int tile_rows) const { return down * tile_rows; }
+  __device__ __forceinline__ std::int64_t end_row(std::int64_t rows) const { return rows; }
 };
 __device__ __forceinline__ TilePlace tile_place(const TileGrid& grid, std::uint32_t index) {
   const auto area = static_cast<std::uint32_t>(grid.down) * static_cast<std::uint32_t>(grid.across);

@@ -31,15 +31,14 @@ struct TileShapeOf {
 
 // What the copying thread does, for all tiles of the block. A, B: the types of the operands'
 // elements.
-template <class Shape, class A = std::int8_t, class B = A>
-__device__ __forceinline__ void copy_tiles(const TileArgs& args,
-                                           const typename Shape::Stages& ring) {
+template <class Shape, class A = std::int8_t, class B = A, class Args>
+__device__ __forceinline__ void copy_tiles(const Args& args, const typename Shape::Stages& ring) {
   const OperandMaps& operands = args.operands;
   typename Shape::Stages::Cursor cursor;
 #pragma unroll 1
-  for (TileSchedule schedule(args.grid, 0, 1); schedule.has_tile(); schedule.advance()) {
-    const TilePlace place = schedule.place();
-    const int x = place.down * Shape::kRows, y = place.across * kTileColumns;
+  for (auto schedule = schedule_of(args, 0, 1); schedule.has_tile(); schedule.advance()) {
+    const auto place = schedule.place();
+    const int x = place.first_row(Shape::kRows), y = place.across * kTileColumns;
     const int x_batch = place.batch * operands.first_step;
     const int y_batch = place.batch * operands.second_step;
 #pragma unroll 1
