@@ -182,15 +182,13 @@ def bodies_of(kind: str, k: int) -> set[str]:
     fields = GROUPS[kind]
     scope = fields.get("weight_scope")
     run = fields.get("block_size") or (min(scope.size, 128) if scope and scope.size else 128)
-    shifted = fields.get("weight_mode") == "asymmetric"
     found = {"wgmma_panels", "mma"}
     floats = "float" in fields.get("code_dtype", "")
     shortest = 32 if not has_bytes(kind) else 128
     if run >= shortest or (floats and run == (32 if has_bytes(kind) else 16)):
         found.add("few_rows")
-    whole = kind != "given" or k % 128 == 0
-    if run >= 64 and whole and not (has_bytes(kind) and (shifted or floats or run < 128)):
-        found.add("wgmma_tiles")
+        if kind != "given" or k % 128 == 0:
+            found.add("wgmma_tiles")
     return found
 
 
@@ -208,3 +206,23 @@ def test_every_body_has_the_bits_of_the_model(kind: str, n: int, k: int, dtype: 
             assert torch.equal(found, wanted[:m]), (name, body, m)
             ran.add(body)
     assert ran == bodies_of(kind, k)
+
+
+# Columns for which heuristics.h takes each width of tiles at some number of rows, and blocks have
+# more than one tile.
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("n", "k"), [(8448, 2176), (17000, 1280)])
+@pytest.mark.parametrize("kind", GROUPS)
+def test_every_width_of_tiles_has_the_bits_of_the_model(
+    kind: str, n: int, k: int, dtype: str
+) -> None:
+    """With several tiles a block and several spans, again and again."""
+    if "wgmma_tiles" not in bodies_of(kind, k):
+        return
+    given = random_operands(layer(kind, MOST_ROWS, n, k, dtype))
+    wanted, _ = bodies(kind, MOST_ROWS, given, "outputs")
+    for m in (17, 32, 33, 64, 65, 128, MOST_ROWS):
+        for _ in range(3):
+            found, body = bodies(kind, m, given, "wgmma_tiles")
+            assert body == "wgmma_tiles"
+            assert torch.equal(found, wanted[:m]), m

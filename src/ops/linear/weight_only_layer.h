@@ -218,6 +218,7 @@ CodeKind kind_of_layer(const Fields& f) {
   kind.values = f.weight_dtype;
   kind.has_codebook = f.code_dtype == DType::Float4E2M1FN;
   kind.has_zero_points = f.weight_mode == Mode::Asymmetric;
+  kind.high_first = f.nibble_order == NibbleOrder::HighFirst;
   kind.has_words = f.scale_dtype == DType::Float32 && f.zero_point_dtype == DType::Int32;
   std::int64_t segment = f.weight_scope.kind == ScopeKind::Group ? f.weight_scope.size : 0;
   if constexpr (requires { f.block_size; })

@@ -12,10 +12,11 @@ using sm90::Body;
 bool may(Body asked, Body body) { return asked == Body::Fastest || asked == body; }
 
 // The body that takes a gemm of many rows. Fastest: none of sm_90a does.
-Body choose(const Gemm& gemm, Body asked, const sm90::Problem& problem) {
+Body choose(const Gemm& gemm, Body asked, const sm90::Problem& problem, int run) {
   const bool tiles = may(asked, Body::Tiles) && sm90::groups::tiles::takes(gemm);
   const bool panels = may(asked, Body::Panels) && sm90::groups::panels::takes(gemm);
-  if (tiles && panels) return sm90::groups::prefers_panels(problem) ? Body::Panels : Body::Tiles;
+  if (tiles && panels)
+    return sm90::groups::prefers_panels(problem, run) ? Body::Panels : Body::Tiles;
   return tiles ? Body::Tiles : panels ? Body::Panels : Body::Fastest;
 }
 
@@ -43,12 +44,13 @@ Status launch_groups_sm90(const Gemm& gemm, Body body, const Call& call, Bound& 
     PLANQ_TRY(sm90::groups::few_rows::launch(gemm, call.device, bound, launched));
     if (launched) return Status::success();
   }
-  const Body chosen = choose(gemm, body, problem);
+  const int run = run_terms(*gemm.weight.codes);
+  const Body chosen = choose(gemm, body, problem, run);
   bound.name_body(name_of(chosen));
   if (chosen == Body::Panels) return sm90::groups::panels::launch(gemm, call, bound);
   if (chosen == Body::Tiles)
-    PLANQ_TRY(sm90::groups::tiles::launch(gemm, sm90::groups::choose_width(problem), call.device,
-                                          bound, launched));
+    PLANQ_TRY(sm90::groups::tiles::launch(gemm, sm90::groups::choose_width(problem, run),
+                                          call.device, bound, launched));
   if (launched) return Status::success();
   bound.name_body("mma");
   return launch_groups_sm80(gemm, call, bound);

@@ -1,5 +1,5 @@
 // What the kernels of groups_tiles.cuh bring to shared memory, and how: their shapes, the order of
-// slices, and the ring of stages, which TMA and warps for statistics fill.
+// slices, and two rings of stages. TMA fills that of codes and inputs, warps that of statistics.
 #pragma once
 
 #include "cuda/divider.cuh"
@@ -11,6 +11,7 @@
 #include "ops/linear/sm90/epilogue.cuh"
 #include "ops/linear/sm90/expert_tiles.cuh"
 #include "ops/linear/sm90/heuristics.h"
+#include "ops/linear/sm90/scheduler.cuh"
 #include "ops/linear/sm90/slices.cuh"
 #include "ops/linear/weight_only/register_codes.cuh"
 
@@ -21,56 +22,71 @@ inline constexpr int kHalf = 64, kHalves = kSlice / kHalf;
 inline constexpr int kHalfSteps = kHalf / kStep;
 inline constexpr int kGroupThreads = 128, kGroupWarps = kGroupThreads / cuda::kWarp;
 inline constexpr int kGroupColumns = cuda::kWgmmaRows, kWarpColumns = kGroupColumns / kGroupWarps;
-inline constexpr int kStatisticWarps = 3;
 
 // A kernel: see TileWidth in heuristics.h. T: the type of the numbers. kCodes: how codes become
-// numbers; 4-bit ones always by a table. kRun: terms of a run, 64 or 128. kShifted: codes have zero
-// points.
-template <class T_, RegisterCodes kCodes_, int kTokens_, int kOwners_, int kSharing_, int kRun_,
-          bool kShifted_>
+// numbers. kHighFirst: of two integers in a byte, the upper one comes first. kRun: terms of a run.
+template <class T_, RegisterCodes kCodes_, bool kHighFirst_, int kTokens_, int kOwners_,
+          int kSharing_, int kRun_>
 struct Shape {
   using T = T_;
   static constexpr int kBits = has_bytes(kCodes_) ? 8 : 4;
-  using Decoder = std::conditional_t<kBits == 4, TableLanes<T, kShifted_>, ByteLanes<T, kCodes_>>;
-  static constexpr bool kShifted = kShifted_;
+  using Decoder =
+      std::conditional_t<kBits == 4, NibbleLanes<T, kCodes_, kHighFirst_>, ByteLanes<T, kCodes_>>;
+  static constexpr bool kHasTable = kCodes_ == RegisterCodes::Table;
+  // Whether codes may have zero points.
+  static constexpr bool kMayShift =
+      kCodes_ == RegisterCodes::Nibbles || kCodes_ == RegisterCodes::Bytes;
   static constexpr int kTokens = kTokens_, kOwners = kOwners_, kSharing = kSharing_, kRun = kRun_;
-  static constexpr int kSums = kTokens / 2;  // of a thread
+  static constexpr int kRuns = kSlice / kRun;                      // of a slice
+  static constexpr int kHalfRuns = std::max(kHalf / kRun, 1);      // that begin in a half
+  static constexpr int kRunSteps = std::min(kRun, kHalf) / kStep;  // in a half
+  static constexpr int kSums = kTokens / 2;                        // of a thread
+  // Runs whose sums a thread has in registers.
+  static constexpr int kSets = kRun < kHalf ? 2 : 1;
   static constexpr int kGroups = kOwners * kSharing;
   static constexpr int kColumns = kOwners * kGroupColumns;
   static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
   // Of a thread that copies, and of one that multiplies.
-  static constexpr int kCopyRegisters = 32;
+  static constexpr int kCopyRegisters = 56;
   static constexpr int kGroupRegisters = std::min(
       240, ((65536 / kThreads / 8 * 8) * (kGroups + 1) - kCopyRegisters) / kGroups / 8 * 8);
 
   static constexpr int kRowBytes = Decoder::kRowBytes;  // of a column in a slice
   static constexpr int kCodeBytes = kColumns * kRowBytes;
-  static constexpr int kInputBytes = kTokens * kSlice * 2;
-  static constexpr int kScaleBytes = kColumns * static_cast<int>(sizeof(float2));
-  static constexpr int kZeroPointBytes = kShifted ? kColumns * static_cast<int>(sizeof(int2)) : 0;
-  static constexpr int kStageBytes = kCodeBytes + kInputBytes + kScaleBytes + kZeroPointBytes;
-  static constexpr int kHandedBytes = kSharing > 1 ? kOwners * kGroupThreads * kSums * 4 : 0;
-  // Staging of the epilogue, for each warp: its columns of some tokens at a time.
-  static constexpr int kOutTokens = 16;
-  static constexpr int kOutPitch = kWarpColumns + 4;
-  static constexpr int kOutBytes = kOwners * kGroupWarps * kOutTokens * kOutPitch * 4;
-  // Shared memory: the stages of codes, of the input, of scales and of zero points, the table, the
-  // total that goes from group to group, the staging, and the barriers.
-  static constexpr int kMostStages = 12, kBarrierBytes = 2 * kMostStages * 8;
-  static constexpr int kTableBytes = kBits == 4 ? kPairBytes : 0;
-  static constexpr int kStages = std::min(
-      kMostStages,
-      (227 * 1024 - 1024 - kTableBytes - kHandedBytes - kOutBytes - kBarrierBytes) / kStageBytes);
-  static constexpr int kInputsAt = kStages * kCodeBytes;
-  static constexpr int kScalesAt = kInputsAt + kStages * kInputBytes;
-  static constexpr int kZeroPointsAt = kScalesAt + kStages * kScaleBytes;
-  static constexpr int kTableAt = kZeroPointsAt + kStages * kZeroPointBytes;
-  static constexpr int kHandedAt = kTableAt + kTableBytes;
-  static constexpr int kBarriersAt = kHandedAt + kHandedBytes + kOutBytes;
+  static constexpr int kHalfBytes = kTokens * cuda::kBoxBytes;  // of inputs
+  static constexpr int kInputBytes = kHalves * kHalfBytes;
+  // A part: slices of a span whose statistics come together, so many that they are worth a thread's
+  // while. A run has a row of scales, and one of shifts. Rows are so far apart that neither those
+  // who write a few columns of all rows nor those who read a row meet a bank twice.
+  static constexpr int kPartRuns = 8;
+  static constexpr int kPartSlices = kPartRuns / kRuns;
+  static constexpr int kPartPitch = kColumns + cuda::kWarp / kPartRuns;
+  static constexpr int kPartWords = kPartRuns * kPartPitch;
+  static constexpr int kPartBytes = kPartWords * 4 * (kMayShift ? 2 : 1);
+  static constexpr int kParts = 2 * kSharing;  // stages
+  // Of the warps that copy, the first has TMA copy codes and inputs, others copy statistics.
+  static constexpr int kStatisticWarps = std::min(kGroupWarps - 1, kParts);
+  // Totals of the spans before: they stay with a group, or go from group to group.
+  static constexpr int kTotalBytes = kOwners * kGroupThreads * kSums * 4;
+  static constexpr int kTableBytes = kHasTable ? kPairBytes : 0;
+  // Shared memory: the stages of inputs, of codes, and of statistics, the table, the totals, and
+  // the barriers.
+  static constexpr int kMostStages = 12, kBarrierBytes = 2 * 8 * (kMostStages + kParts);
+  static constexpr int kRoom =
+      227 * 1024 - kTableBytes - kTotalBytes - kParts * kPartBytes - kBarrierBytes - 16;
+  // Every stage belongs to one of the groups that share columns, and so does every stage of parts.
+  // A barrier's parity tells only one phase from the next: who waits has to wait for each of them.
+  static constexpr int kStages =
+      std::min(kMostStages, kRoom / (kCodeBytes + kInputBytes)) / kSharing * kSharing;
+  static constexpr int kCodesAt = kStages * kInputBytes;
+  static constexpr int kPartsAt = kCodesAt + kStages * kCodeBytes;
+  static constexpr int kTableAt = (kPartsAt + kParts * kPartBytes + 15) / 16 * 16;
+  static constexpr int kTotalsAt = kTableAt + kTableBytes;
+  static constexpr int kBarriersAt = kTotalsAt + kTotalBytes;
   static constexpr int kSharedBytes = kBarriersAt + kBarrierBytes;
-  static_assert(kInputsAt % 1024 == 0 && kSharedBytes <= 227 * 1024);
+  static_assert(kCodesAt % 1024 == 0 && kSharedBytes <= 227 * 1024);
   // A group releases a stage only when it has begun its next one.
-  static_assert(kStages > kSharing);
+  static_assert(kStages >= 2 * kSharing);
 };
 
 struct Args : CodesArgs {
@@ -79,13 +95,13 @@ struct Args : CodesArgs {
   cuda::TensorMap codes_map, input_map;
   int input_step;  // what a step along the batch adds to the third coordinate of the input's map
   sm90::Outputs outputs;
-  cuda::Divider segments;  // divides by the halves of a segment
+  cuda::Divider segments;  // divides by the slices of a segment
   cuda::Divider nested;
-  std::int32_t column_segments;  // statistics from a column to the next
-  bool by_pairs;  // the scales of a slice's two halves are neighbours, aligned to 8 bytes
-  std::int32_t scale_shift, zero_point_shift;  // log2 of the bytes of a scale, and a zero point
+  std::int32_t column_segments, last_segment;  // segments from a column to the next; of a column
+  std::int64_t scale_bytes, zero_point_bytes;  // from a column to the next
   std::int32_t slices, span_slices;            // that k and a span have
-  std::int32_t down, across, tiles;
+  std::int32_t terms;
+  sm90::TileGrid grid;
   std::uint32_t table_pitch;  // bytes of an entry; an argument, so that it is multiplied with
   // Of experts: their tiles, which a kernel before this one has listed, and rows of a weight. A
   // batch is then an expert.
@@ -95,63 +111,30 @@ struct Args : CodesArgs {
   int waits;  // for the kernel before, which may still be writing what is read here
 };
 
-// --- The ring -----------------------------------------------------------------------------------
+// --- Order --------------------------------------------------------------------------------------
 
-// The order in which slices pass through the ring. Groups that share columns take turns, each with
-// a span of its own. Then there may be slices beyond k.
+// The order in which slices pass through the ring: tile by tile, round by round. Groups that share
+// columns take turns: in a round each has a span of its own, and slices of a round come from its
+// spans in turn. Then there may be slices beyond k.
 template <class S>
-struct SliceOrder {
-  int rank = 0;    // of the group
-  int round = 0;   // the group's spans before this one
-  int within = 0;  // of the span
+struct Round {
+  int first;   // slice of the first group's span
+  int slices;  // of a span
 
-  __device__ __forceinline__ int slice(const Args& args) const {
-    return (round * S::kSharing + rank) * args.span_slices + within;
-  }
-  __device__ __forceinline__ int span() const { return round * S::kSharing + rank; }
-  __device__ __forceinline__ bool ends_span(const Args& args) const {
-    return within + 1 == args.span_slices || ends_tile(args);
-  }
-  __device__ __forceinline__ bool ends_tile(const Args& args) const {
-    if constexpr (S::kSharing == 1) return slice(args) + 1 == args.slices;
-    return round + 1 == math::kSpans / S::kSharing && within + 1 == args.span_slices;
-  }
-  // To the next slice of the group in the tile.
-  __device__ __forceinline__ void advance(const Args& args) {
-    if (++within < args.span_slices) return;
-    within = 0;
-    ++round;
-  }
-  // To the next slice of any group. Returns false, and is at the first, if there is no more.
-  __device__ __forceinline__ bool advance_all(const Args& args) {
-    if (++rank < S::kSharing) return true;
-    rank = 0;
-    const bool ends = ends_tile(args);
-    advance(args);
-    if (ends) round = within = 0;
-    return !ends;
-  }
+  __device__ __forceinline__ Round(const Args& args, int round)
+      : first(round * S::kSharing * args.span_slices),
+        slices(S::kSharing == 1 ? min(args.span_slices, args.slices - first) : args.span_slices) {}
 };
-
-// The ring. A stage is a slice of a tile. TMA brings codes and inputs, warps bring the statistics.
-template <class S>
-struct Ring {
-  std::uint8_t* codes;
-  std::uint8_t* inputs;
-  float2* scales;  // of the two halves of each column
-  int2* zero_points;
-  cuda::Barrier* full;
-  cuda::Barrier* empty;
-
-  // Called by one thread.
-  __device__ __forceinline__ void open() const {
-    for (int i = 0; i < S::kStages; ++i) {
-      full[i].init(2);  // TMA and a warp for statistics
-      empty[i].init(S::kOwners * kGroupWarps);
-    }
-    cuda::publish_barriers();
+// Calls visit(round) for the rounds of a tile.
+template <class S, class Visit>
+__device__ __forceinline__ void each_round(const Args& args, const Visit& visit) {
+#pragma unroll 1
+  for (int index = 0; index < math::kSpans / S::kSharing; ++index) {
+    const Round<S> round(args, index);
+    if (round.slices <= 0) return;
+    visit(round, index);
   }
-};
+}
 
 // A tile of the output: its first row and column, and its gemm of the batch.
 struct Tile {
@@ -165,9 +148,13 @@ struct Tile {
       const sm90::ExpertTile own = args.expert_tiles[index % count];
       return {own.row, index / count * S::kColumns, own.expert, own.end};
     }
-    const int down = index % args.down, rest = index / args.down;
-    return {down * S::kTokens, rest % args.across * S::kColumns, rest / args.across,
+    const sm90::TilePlace place = sm90::tile_place(args.grid, static_cast<std::uint32_t>(index));
+    return {place.down * S::kTokens, place.across * S::kColumns, place.batch,
             static_cast<int>(args.outputs.rows)};
+  }
+  // What all lanes of a warp have is uniform to the compiler, too: TMA takes nothing else.
+  __device__ __forceinline__ Tile uniform() const {
+    return {cuda::uniform(m), cuda::uniform(n), cuda::uniform(batch), cuda::uniform(end)};
   }
   // The first row of the weight.
   __device__ __forceinline__ int weight_row(const Args& args) const {
@@ -177,252 +164,275 @@ struct Tile {
 
 // All tiles.
 __device__ __forceinline__ int count_tiles(const Args& args) {
-  return args.expert_tiles ? *args.expert_count * args.across : args.tiles;
+  return args.expert_tiles ? *args.expert_count * args.grid.across
+                           : static_cast<int>(args.grid.count);
 }
 
-// Prefetches the statistics of a tile's columns to the L2 cache.
+// --- The rings ----------------------------------------------------------------------------------
+
+// A ring of kCount stages: who fills one waits until it is empty, who reads it until it is full.
+template <int kCount>
+struct Stages {
+  cuda::Barrier* full;
+  cuda::Barrier* empty;
+
+  // Called by one thread.
+  __device__ __forceinline__ void open(int readers) const {
+    for (int i = 0; i < kCount; ++i) {
+      full[i].init(1);
+      empty[i].init(readers);
+    }
+  }
+  // Called by every warp that has read a stage: what it has loaded is there, not only asked for.
+  __device__ __forceinline__ void release(int stage) const {
+    __syncwarp();
+    if (threadIdx.x % cuda::kWarp == 0) empty[stage].arrive();
+  }
+};
+
+// Slices: codes and inputs. Parts: statistics.
+template <class S>
+struct Rings {
+  Stages<S::kStages> slices;
+  Stages<S::kParts> parts;
+  std::uint8_t *inputs, *codes, *statistics;
+
+  __device__ __forceinline__ explicit Rings(std::uint8_t* shared)
+      : inputs(shared), codes(shared + S::kCodesAt), statistics(shared + S::kPartsAt) {
+    auto* const barriers = reinterpret_cast<cuda::Barrier*>(shared + S::kBarriersAt);
+    slices = {barriers, barriers + S::kStages};
+    parts = {slices.empty + S::kStages, slices.empty + S::kStages + S::kParts};
+  }
+  // Called by one thread.
+  __device__ __forceinline__ void open() const {
+    slices.open(S::kOwners * kGroupWarps);
+    parts.open(S::kOwners * kGroupWarps);
+    cuda::publish_barriers();
+  }
+};
+
+// Prefetches what lies in rows of a tile's weight to the L2 cache: `each` bytes of a row.
+template <class S>
+__device__ __forceinline__ void prefetch_rows(const Args& args, const Tile& tile, const void* from,
+                                              std::int64_t each) {
+  const auto all = reinterpret_cast<std::uintptr_t>(from);
+  const std::int64_t first = tile.weight_row(args),
+                     last = min(first + S::kColumns, args.codes.rows);
+  const auto begin = (all + first * each + 15) & ~std::uintptr_t{15};
+  const auto end = (all + last * each) & ~std::uintptr_t{15};
+  if (from && end > begin) cuda::prefetch_bytes(begin, static_cast<std::uint32_t>(end - begin));
+}
+// The statistics of a tile.
 template <class S>
 __device__ __forceinline__ void prefetch_statistics(const Args& args, int index) {
   if (index >= count_tiles(args)) return;
-  const WeightCodes& codes = args.codes;
-  const auto all = reinterpret_cast<std::uintptr_t>(codes.scales.stored.absmax);
-  const std::int64_t each = std::int64_t{args.column_segments} << args.scale_shift;
-  const std::int64_t n = Tile::of<S>(args, index).weight_row(args),
-                     last = min(n + S::kColumns, codes.rows);
-  const auto begin = (all + n * each + 15) & ~std::uintptr_t{15};
-  const auto end = (all + last * each) & ~std::uintptr_t{15};
-  if (end > begin) cuda::prefetch_bytes(begin, static_cast<std::uint32_t>(end - begin));
+  const Tile tile = Tile::of<S>(args, index);
+  prefetch_rows<S>(args, tile, args.codes.scales.stored.absmax, args.scale_bytes);
+  prefetch_rows<S>(args, tile, args.codes.zero_point, args.zero_point_bytes);
 }
 
-// What the thread does that has TMA fill the stages.
+// What a warp does that has TMA copy codes and inputs. All lanes count along, so that what they
+// count is uniform.
 template <class S>
-__device__ __forceinline__ void copy_slices(const Args& args, const Ring<S>& ring) {
-  cuda::StageCursor<S::kStages> cursor;
+__device__ __forceinline__ void copy_slices(const Args& args, const Rings<S>& rings) {
+  const bool leads = threadIdx.x % cuda::kWarp == 0;
   const int tiles = count_tiles(args);
-  prefetch_statistics<S>(args, blockIdx.x);
+  if (leads) prefetch_statistics<S>(args, blockIdx.x);
+  cuda::StageCursor<S::kStages> cursor;
 #pragma unroll 1
   for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
-    const Tile tile = Tile::of<S>(args, index);
-    prefetch_statistics<S>(args, index + gridDim.x);
-    SliceOrder<S> order;
+    const Tile tile = Tile::of<S>(args, index).uniform();
+    const int row = tile.weight_row(args), batch = tile.batch * args.input_step;
+    if (leads) prefetch_statistics<S>(args, index + gridDim.x);
+    each_round<S>(args, [&](const Round<S>& round, int) {
 #pragma unroll 1
-    do {
-      const int slice = order.slice(args);
-      ring.empty[cursor.stage].wait(cursor.parity ^ 1);
-      cuda::Barrier& full = ring.full[cursor.stage];
-      full.arrive_and_expect(S::kCodeBytes + S::kInputBytes);
-      cuda::copy_box(ring.codes + cursor.stage * S::kCodeBytes, args.codes_map,
-                     slice * S::kRowBytes, tile.weight_row(args), 0, full);
-      std::uint8_t* inputs = ring.inputs + cursor.stage * S::kInputBytes;
+      for (int i = 0; i < round.slices; ++i)
+#pragma unroll 1
+        for (int rank = 0; rank < S::kSharing; ++rank) {
+          const int slice = round.first + rank * args.span_slices + i;
+          rings.slices.empty[cursor.stage].wait(cursor.parity ^ 1);
+          if (leads) {
+            cuda::Barrier& full = rings.slices.full[cursor.stage];
+            full.arrive_and_expect(S::kCodeBytes + S::kInputBytes);
+            cuda::copy_box(rings.codes + cursor.stage * S::kCodeBytes, args.codes_map,
+                           slice * S::kRowBytes, row, 0, full);
+            std::uint8_t* const inputs = rings.inputs + cursor.stage * S::kInputBytes;
 #pragma unroll
-      for (int k_block = 0; k_block < 2; ++k_block)
-        cuda::copy_box(inputs + k_block * S::kTokens * cuda::kBoxBytes, args.input_map,
-                       (slice * 2 + k_block) * cuda::kBoxBytes, tile.m,
-                       tile.batch * args.input_step, full);
-      cursor.advance();
-    } while (order.advance_all(args));
+            for (int half = 0; half < kHalves; ++half)
+              cuda::copy_box(inputs + half * S::kHalfBytes, args.input_map,
+                             (slice * kHalves + half) * cuda::kBoxBytes, tile.m, batch, full);
+          }
+          cursor.advance();
+        }
+    });
   }
 }
 
-// What the threads of kStatisticWarps warps do: they copy statistics to the stages. Warps take
-// slices in turn, since what a warp does for a slice, one thing after another, may take longer than
-// to multiply it. A lane has every kStep-th column of the tile, from its own number on.
+// --- Statistics ---------------------------------------------------------------------------------
+
+// What the warps for statistics do. Each fills every so many-th stage, always the same ones, so
+// that it waits for every phase of a stage's barrier. A lane has one run of a part, and every so
+// many-th of the tile's columns.
 template <class S>
 class StatisticCopies {
  public:
-  static constexpr int kStep = cuda::kWarp;
-  static constexpr int kColumns = S::kColumns / kStep;  // of a lane
-  // Slices of a warp whose copies are under way. A slice is complete when kAhead more of the warp
-  // have been begun. Meanwhile each of the sharing groups holds a stage until it begins its next,
-  // and one more stage has to be free.
-  static constexpr int kAhead = std::min(2, (S::kStages - S::kSharing - 1) / kStatisticWarps);
-  static_assert(kAhead >= 1 && S::kColumns % kStep == 0);
-
-  __device__ __forceinline__ StatisticCopies(const Args& args, const Ring<S>& ring, int thread)
+  __device__ __forceinline__ StatisticCopies(const Args& args, const Rings<S>& rings,
+                                             cuda::SharedAddress table, int warp)
       : args_(args),
-        ring_(ring),
-        own_(thread % kStep),
-        warp_(thread / kStep),
-        tiles_(count_tiles(args)) {}
+        rings_(rings),
+        decoder_(args, table),
+        warp_(warp),
+        run_(static_cast<int>(threadIdx.x) % S::kPartRuns),
+        column_(static_cast<int>(threadIdx.x) % cuda::kWarp / S::kPartRuns) {}
 
   __device__ __forceinline__ void run() {
-    const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
-    if (first >= tiles_) return;
-    const int of_tile = S::kSharing == 1 ? args_.slices : math::kSpans * args_.span_slices;
-    const int slices = ((tiles_ - 1 - first) / step + 1) * of_tile;
-    if (args_.codes.scales.are_nested())
-      copy_all<Form::Nested>(slices);
-    else if (args_.scale_shift == 2 && args_.zero_point_shift == 2)
-      copy_all<Form::Words>(slices);
-    else
-      copy_all<Form::Narrow>(slices);
+    const SegmentScales& scales = args_.codes.scales;
+    if (scales.are_nested()) return copy_all<Form::Nested>();
+    if (scales.are_bytes()) return copy_all<Form::Bytes>();
+    if (scales.stored.dtype == DType::Float32) return copy_all<Form::Words>();
+    copy_all<Form::Halves>();
   }
 
  private:
-  // How statistics are stored. Narrow: some have less than 4 bytes.
-  enum class Form { Words, Narrow, Nested };
+  // How scales are stored: as float32, in 16 bits, as bytes, or as nested statistics.
+  enum class Form { Words, Halves, Bytes, Nested };
 
-  // A slice of a tile, its stage, and the first statistic of each of the lane's columns.
-  struct Place {
-    int tile;
-    SliceOrder<S> order;
-    cuda::StageCursor<S::kStages> cursor;
-    int first[kColumns], zero_points[kColumns];
-  };
+  static constexpr int kColumnStep = cuda::kWarp / S::kPartRuns;
+  static constexpr int kLaneColumns = S::kColumns / kColumnStep;
+  static constexpr int kLoads = 8;  // of a lane that are under way
+  static_assert(kLaneColumns % kLoads == 0);
 
   template <Form kForm>
-  __device__ __forceinline__ void copy_all(int slices) {
-    const int own = (slices - warp_ + kStatisticWarps - 1) / kStatisticWarps;
-    Place begun;
-    enter(begun, blockIdx.x);
-    advance(begun, warp_);
-    Place complete = begun;
+  __device__ __forceinline__ void copy_all() const {
+    const int tiles = count_tiles(args_);
+    cuda::StageCursor<S::kParts> cursor;
 #pragma unroll 1
-    for (int i = 0; i < own + kAhead; ++i) {
-      if (i < own) {
-        ring_.empty[begun.cursor.stage].wait(begun.cursor.parity ^ 1);
-        copy<kForm>(begun, begun.cursor.stage * S::kColumns + own_);
-        advance(begun, kStatisticWarps);
-      }
-      cuda::end_copy_group();
-      if (i < kAhead) continue;
-      cuda::wait_for_copy_groups<kAhead>();
-      const int at = complete.cursor.stage * S::kColumns + own_;
-      if constexpr (kForm == Form::Nested) restore(complete, at);
-      if constexpr (kForm == Form::Narrow) widen(complete, at);
-      __syncwarp();
-      if (own_ == 0) ring_.full[complete.cursor.stage].arrive();
-      if constexpr (kForm != Form::Words)
-        advance(complete, kStatisticWarps);
-      else  // the stage is all that is asked for
-        for (int slice = 0; slice < kStatisticWarps; ++slice) complete.cursor.advance();
+    for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
+      const Tile tile = Tile::of<S>(args_, index);
+      each_round<S>(args_, [&](const Round<S>& round, int) {
+#pragma unroll 1
+        for (int i = 0; i < round.slices; i += S::kPartSlices)
+#pragma unroll 1
+          for (int rank = 0; rank < S::kSharing; ++rank) {
+            if (cursor.stage % S::kStatisticWarps == warp_) {
+              rings_.parts.empty[cursor.stage].wait(cursor.parity ^ 1);
+              copy<kForm>(tile, segment(round.first + rank * args_.span_slices + i), cursor.stage);
+              __syncwarp();
+              if (threadIdx.x % cuda::kWarp == 0) rings_.parts.full[cursor.stage].arrive();
+            }
+            cursor.advance();
+          }
+      });
     }
   }
 
-  __device__ __forceinline__ void enter(Place& place, int tile) const {
-    place.tile = tile;
-    const int n = Tile::of<S>(args_, tile).weight_row(args_) + own_;
-    const int last = static_cast<int>(args_.codes.rows) - 1;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const int column = min(n + c * kStep, last);
-      place.first[c] = column * args_.column_segments;
-      if constexpr (S::kShifted)
-        place.zero_points[c] = column * static_cast<int>(args_.codes.zero_point_row);
-    }
-  }
-  // To the slice that comes so many slices later.
-  __device__ __forceinline__ void advance(Place& place, int slices) const {
-    for (int i = 0; i < slices; ++i) {
-      place.cursor.advance();
-      if (place.order.advance_all(args_)) continue;
-      const int tile = place.tile + static_cast<int>(gridDim.x);
-      if (tile < tiles_) enter(place, tile);
-    }
-  }
-  // The segment that holds a half of the slice, counted from the column's first. Slices beyond k
-  // have those of the last one.
-  __device__ __forceinline__ int segment(const Place& place, int half) const {
-    const int slice = min(place.order.slice(args_), args_.slices - 1);
-    return static_cast<int>(
-        args_.segments.quotient(static_cast<std::uint32_t>(slice * kHalves + half)));
+  // The segment that the lane's run of a part belongs to, counted from the column's first. Runs
+  // beyond k have those of the last one.
+  __device__ __forceinline__ int segment(int slice) const {
+    if constexpr (S::kRuns > 1) return min(slice * S::kRuns + run_, args_.last_segment);
+    const int own = min(slice + run_, args_.slices - 1);
+    return static_cast<int>(args_.segments.quotient(static_cast<std::uint32_t>(own)));
   }
 
   template <Form kForm>
-  __device__ __forceinline__ void copy(const Place& place, int to) const {
-    const cuda::SharedAddress scales = cuda::shared_address(ring_.scales + to);
-    const int first = segment(place, 0), second = segment(place, 1);
+  __device__ __forceinline__ void copy(const Tile& tile, int segment, int stage) const {
+    auto* const to = reinterpret_cast<float*>(rings_.statistics + stage * S::kPartBytes) +
+                     run_ * S::kPartPitch + column_;
+    const int row = tile.weight_row(args_) + column_;
+    copy_scales<kForm>(to, row, segment, args_.expert_tiles ? tile.batch : 0);
+    if constexpr (S::kMayShift)
+      if (args_.codes.zero_point) copy_shifts(to + S::kPartWords, row, segment);
+  }
+  // Calls store(column, load(row)) for the lane's columns. Some loads are under way together.
+  template <class Load, class Store>
+  __device__ __forceinline__ void each_column(int row, const Load& load, const Store& store) const {
+    const int last = static_cast<int>(args_.codes.rows) - 1;
+#pragma unroll 1
+    for (int first = 0; first < kLaneColumns; first += kLoads) {
+      decltype(load(0)) loaded[kLoads];
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const int at = c * kStep * static_cast<int>(sizeof(float2));
-      if constexpr (kForm == Form::Nested) {
-        copy_nested(place.first[c] + first, scales + at);
-        continue;
-      }
-      const void* from = args_.codes.scales.stored.absmax;
-      const int scale = place.first[c];
-      if (kForm == Form::Words && args_.by_pairs)
-        cuda::copy_async<8>(scales + at, static_cast<const float*>(from) + scale + first);
-      else
-        copy_words(scales + at, from, scale + first, scale + second, args_.scale_shift);
-      if constexpr (S::kShifted) {
-        const int point = place.zero_points[c];
-        copy_words(cuda::shared_address(ring_.zero_points + to) + at, args_.codes.zero_point,
-                   point + first, point + second, args_.zero_point_shift);
-      }
+      for (int i = 0; i < kLoads; ++i) loaded[i] = load(min(row + (first + i) * kColumnStep, last));
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) store((first + i) * kColumnStep, loaded[i]);
     }
   }
 
-  // Copies the words that hold two statistics of 2^shift bytes each.
-  static __device__ __forceinline__ const void* word_of(const void* from, int index, int shift) {
-    const auto at = reinterpret_cast<std::uintptr_t>(from) + (std::int64_t{index} << shift);
-    return reinterpret_cast<const void*>(at & ~std::uintptr_t{3});
-  }
-  static __device__ __forceinline__ void copy_words(cuda::SharedAddress to, const void* from,
-                                                    int first, int second, int shift) {
-    cuda::copy_async<4>(to, word_of(from, first, shift));
-    cuda::copy_async<4>(to + 4, word_of(from, second, shift));
-  }
-  // Widens statistics in the words that hold them.
-  __device__ __forceinline__ void widen(const Place& place, int at) const {
-    const int first = segment(place, 0), second = segment(place, 1);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const int scale = place.first[c], own = at + c * kStep;
-      float2& scales = ring_.scales[own];
-      scales = {widened_scale(scales.x, scale + first), widened_scale(scales.y, scale + second)};
-      if constexpr (S::kShifted) {
-        const int point = place.zero_points[c];
-        int2& points = ring_.zero_points[own];
-        points = {widened_point(points.x, point + first), widened_point(points.y, point + second)};
-      }
-    }
-  }
-  __device__ __forceinline__ float widened_scale(float word, int index) const {
+  template <Form kForm>
+  __device__ __forceinline__ void copy_scales(float* to, int row, int segment, int expert) const {
     const SegmentScales& scales = args_.codes.scales;
-    const std::uint32_t bits = __float_as_uint(word);
-    if (args_.scale_shift == 2) return word;
-    const std::uint32_t own = bits >> (index << args_.scale_shift & 3) * 8;
-    if (args_.scale_shift == 0) return scales.value_of(static_cast<std::uint8_t>(own));
-    if (scales.stored.dtype == DType::BFloat16) return __uint_as_float(own << 16);
-    return math::widen(math::Half{static_cast<std::uint16_t>(own)});
+    const BlockStatistics& stored = scales.stored;
+    const auto at = [&](int own) { return own * args_.column_segments + segment; };
+    if constexpr (kForm == Form::Words) {
+      const auto* from = static_cast<const float*>(stored.absmax);
+      each_column(
+          row, [&](int own) { return __ldg(from + at(own)); },
+          [&](int column, float scale) { to[column] = scale; });
+    } else if constexpr (kForm == Form::Halves) {
+      const auto* from = static_cast<const std::uint16_t*>(stored.absmax);
+      const bool is_half = stored.dtype == DType::Float16;
+      each_column(
+          row, [&](int own) { return __ldg(from + at(own)); },
+          [&](int column, std::uint16_t bits) {
+            to[column] = is_half ? math::widen(math::Half{bits})
+                                 : __uint_as_float(static_cast<std::uint32_t>(bits) << 16);
+          });
+    } else if constexpr (kForm == Form::Bytes) {
+      const auto* from = static_cast<const std::uint8_t*>(stored.absmax);
+      const float tensor_scale = scales.tensor_scale ? scales.tensor_scale[expert] : 0.0f;
+      each_column(
+          row, [&](int own) { return __ldg(from + at(own)); },
+          [&](int column, std::uint8_t byte) {
+            to[column] = math::group_scale(byte, stored.dtype, tensor_scale);
+          });
+    } else {
+      copy_nested(to, row, at);
+    }
   }
-  __device__ __forceinline__ std::int32_t widened_point(std::int32_t word, int index) const {
-    if (args_.zero_point_shift == 2) return word;
-    const auto own = static_cast<std::uint32_t>(word) >> (index & 3) * 8;
-    return args_.codes.zero_point_dtype == DType::Int8
-               ? static_cast<std::int32_t>(static_cast<std::int8_t>(own))
-               : static_cast<std::int32_t>(own & 255);
+  template <class At>
+  __device__ __forceinline__ void copy_nested(float* to, int row, const At& at) const {
+    const BlockStatistics& stored = args_.codes.scales.stored;
+    const auto* from = static_cast<const std::uint8_t*>(stored.absmax);
+    const auto* absmax = static_cast<const float*>(stored.nested_absmax);
+    const float offset = *static_cast<const float*>(stored.nested_offset);
+    struct Nested {
+      std::uint8_t code;
+      float absmax;
+    };
+    each_column(
+        row,
+        [&](int own) {
+          const int index = at(own);
+          return Nested{__ldg(from + index),
+                        __ldg(absmax + args_.nested.quotient(static_cast<std::uint32_t>(index)))};
+        },
+        [&](int column, const Nested& own) {
+          to[column] =
+              math::restored_absmax(__ldg(stored.nested_codebook + own.code), own.absmax, offset);
+        });
   }
 
-  // Copies nested statistics. The codes of a slice's two statistics are in one word, and share one
-  // absmax. The word and the absmax go where the two restored statistics will be.
-  __device__ __forceinline__ void copy_nested(int at, cuda::SharedAddress to) const {
-    const BlockStatistics& s = args_.codes.scales.stored;
-    const auto word = (reinterpret_cast<std::uintptr_t>(s.absmax) + at) & ~std::uintptr_t{3};
-    const auto block = args_.nested.quotient(static_cast<std::uint32_t>(at));
-    cuda::copy_async<4>(to, reinterpret_cast<const void*>(word));
-    cuda::copy_async<4>(to + 4, static_cast<const float*>(s.nested_absmax) + block);
-  }
-  __device__ __forceinline__ void restore(const Place& place, int at) const {
-    const BlockStatistics& s = args_.codes.scales.stored;
-    const int first = segment(place, 0), apart = segment(place, 1) - first;
-    const float offset = *static_cast<const float*>(s.nested_offset);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      float2& own = ring_.scales[at + c * kStep];
-      const auto byte = reinterpret_cast<std::uintptr_t>(s.absmax) + place.first[c] + first;
-      const std::uint32_t codes = __float_as_uint(own.x) >> byte % 4 * 8;
-      const float absmax = own.y;
-      own = {math::restored_absmax(__ldg(s.nested_codebook + (codes & 255)), absmax, offset),
-             math::restored_absmax(__ldg(s.nested_codebook + (codes >> apart * 8 & 255)), absmax,
-                                   offset)};
-    }
+  __device__ __forceinline__ void copy_shifts(float* to, int row, int segment) const {
+    const WeightCodes& codes = args_.codes;
+    const auto pitch = static_cast<int>(codes.zero_point_row);
+    const auto copy_from = [&]<class Integer>(const Integer* from) {
+      each_column(
+          row, [&](int own) { return __ldg(from + own * pitch + segment); },
+          [&](int column, Integer zero_point) {
+            to[column] = __uint_as_float(decoder_.shifted(zero_point));
+          });
+    };
+    if (codes.zero_point_dtype == DType::Int32)
+      copy_from(static_cast<const std::int32_t*>(codes.zero_point));
+    else if (codes.zero_point_dtype == DType::Int8)
+      copy_from(static_cast<const signed char*>(codes.zero_point));
+    else
+      copy_from(static_cast<const std::uint8_t*>(codes.zero_point));
   }
 
   const Args& args_;
-  const Ring<S>& ring_;
-  int own_, warp_, tiles_;
+  const Rings<S>& rings_;
+  const typename S::Decoder decoder_;
+  int warp_, run_, column_;
 };
 
 }  // namespace planq::linear::sm90::groups::tiles

@@ -1,78 +1,40 @@
-// The kernels of sm90/groups_tiles.cuh and their launch.
-#include "ops/linear/sm90/groups_tiles.cuh"
+// Which gemms the kernels of sm90/groups_tiles.cuh take, and their launch.
+#include "ops/linear/sm90/groups_tiles_ring.cuh"
 
-#include <bit>
+#include <array>
 
-#include "core/scratch.h"
 #include "ops/linear/sm90/groups_launch.h"
+#include "ops/linear/sm90/groups_tiles_launch.h"
+#include "ops/linear/sm90/listed_tiles.cuh"
 #include "ops/linear/sm90/operands.cuh"
 
 namespace planq::linear::sm90::groups::tiles {
 namespace {
 
-// Whether there are kernels for a kind of codes. Those of 8 bits are integers without zero points,
-// and have scales of channels or of long groups.
+// Whether there are kernels for a kind of codes. Those of 8 bits have scales of channels or of long
+// groups, floats of 8 bits also those of 32; runs of one step are those of a table.
 bool has_kernels(const CodeKind& kind) {
-  if (is_fp8(kind.dtype)) return false;
-  return is_four_bit(kind.dtype) ? kind.run >= kHalf : kind.run == kSlice && !kind.has_zero_points;
+  if (kind.has_codebook) return true;
+  if (is_four_bit(kind.dtype)) return kind.run >= 32;
+  return kind.run == kSlice || (is_fp8(kind.dtype) && kind.run == 32);
 }
 
-// Calls visit<shape>() for a kernel of kTileWidths.
-template <class T, int kWidth, class Visit>
-Status visit_codes(const CodeKind& kind, const Visit& visit) {
-  constexpr TileWidth kOwn = kTileWidths[kWidth];
-  const auto one = [&]<RegisterCodes kCodes, int kRun, bool kShifted>() {
-    return visit.template
-    operator()<Shape<T, kCodes, kOwn.tokens, kOwn.owners, kOwn.sharing, kRun, kShifted>>();
-  };
-  using enum RegisterCodes;
-  if (!is_four_bit(kind.dtype)) return one.template operator()<Bytes, kSlice, false>();
-  if (kind.run == kHalf)
-    return kind.has_zero_points ? one.template operator()<Table, kHalf, true>()
-                                : one.template operator()<Table, kHalf, false>();
-  return kind.has_zero_points ? one.template operator()<Table, kSlice, true>()
-                              : one.template operator()<Table, kSlice, false>();
-}
-template <class T, class Visit>
-Status visit_widths(const CodeKind& kind, int width, const Visit& visit) {
-  static_assert(kTileWidths.size() == 3);
-  switch (width) {
-    case 0:
-      return visit_codes<T, 0>(kind, visit);
-    case 1:
-      return visit_codes<T, 1>(kind, visit);
-    default:
-      return visit_codes<T, 2>(kind, visit);
-  }
-}
-template <class Visit>
-Status visit_kernel(const CodeKind& kind, int width, const Visit& visit) {
-  return kind.values == DType::Float16 ? visit_widths<math::Half>(kind, width, visit)
-                                       : visit_widths<math::Bfloat16>(kind, width, visit);
+// Calls one of the functions that groups_tiles_launch.h lists, all of them in the same order.
+template <class Function, class... Arguments>
+Status call(const CodeKind& kind, const std::array<Function*, 8>& functions,
+            Arguments&... arguments) {
+  const std::size_t nibbles = kind.high_first ? 2 : 0;
+  const std::size_t codes = kind.has_codebook ? 4 : is_four_bit(kind.dtype) ? nibbles : 6;
+  return functions[codes + (kind.values == DType::Float16 ? 0 : 1)](kind, arguments...);
 }
 
-// Whether numbers of this type, `count` in all, are whole words of memory.
-bool are_words(const void* from, std::int64_t count, DType dtype) {
-  return cuda::aligned_to(from, 4) && count * storage_bytes(dtype) % 4 == 0;
-}
-int shift_of(DType dtype) { return std::countr_zero(static_cast<unsigned>(storage_bytes(dtype))); }
-
-// Whether StatisticCopies can copy the statistics. Nested ones need one word and one absmax for the
-// two statistics of a slice.
+// Statistics are numbered by 32 bits.
 bool has_statistics(const WeightCodes& codes) {
   const BlockStatistics& s = codes.scales.stored;
-  const std::int64_t pitch = codes.scales.pitch;
-  const std::int64_t least = std::min(pitch, codes.zero_point_row);
-  const std::int64_t most = std::max(pitch, codes.zero_point_row);
-  if (least < 0 || static_cast<double>(codes.rows) * static_cast<double>(most) > cuda::kMaxIndex)
-    return false;
-  if (!codes.scales.are_nested())
-    return are_words(s.absmax, codes.rows * pitch, s.dtype) &&
-           (!codes.zero_point ||
-            are_words(codes.zero_point, codes.rows * codes.zero_point_row, codes.zero_point_dtype));
-  const bool one_word = codes.segment_size == kHalf || codes.segment_size % kSlice == 0;
-  return one_word && s.nested_block_size % kHalves == 0 && s.nested_block_size <= cuda::kMaxIndex &&
-         codes.rows * pitch % 4 == 0 && cuda::aligned_to(s.absmax, 4);
+  const std::int64_t least = std::min(codes.scales.pitch, codes.zero_point_row);
+  const std::int64_t most = std::max(codes.scales.pitch, codes.zero_point_row);
+  return least >= 0 && s.nested_block_size <= cuda::kMaxIndex &&
+         static_cast<double>(codes.rows) * static_cast<double>(most) <= cuda::kMaxIndex;
 }
 
 // Whether TMA can read the codes: rows are whole vectors.
@@ -96,32 +58,36 @@ bool fill(const Gemm& gemm, const TileWidth& width, Args& args) {
     return false;
   args.input_step = step_of(gemm, kMovedInput);
   args.outputs = outputs_of(gemm);
-  args.segments = cuda::Divider(static_cast<std::uint32_t>(codes.segment_size / kHalf));
+  args.segments = cuda::Divider(
+      static_cast<std::uint32_t>(std::max<std::int64_t>(codes.segment_size / kSlice, 1)));
   args.nested = cuda::Divider(
       static_cast<std::uint32_t>(std::max<std::int64_t>(scales.stored.nested_block_size, 1)));
   args.column_segments = static_cast<std::int32_t>(scales.pitch);
-  args.scale_shift = scales.are_nested() ? 0 : shift_of(scales.stored.dtype);
-  args.zero_point_shift = shift_of(codes.zero_point_dtype);
-  args.by_pairs = codes.segment_size == kHalf && args.column_segments % kHalves == 0 &&
-                  cuda::aligned_to(scales.stored.absmax, sizeof(float2));
+  args.scale_bytes =
+      scales.pitch * storage_bytes(scales.are_nested() ? DType::UInt8 : scales.stored.dtype);
+  args.zero_point_bytes = codes.zero_point_row * storage_bytes(codes.zero_point_dtype);
+  args.last_segment = static_cast<std::int32_t>((gemm.k - 1) / codes.segment_size);
+  args.terms = static_cast<std::int32_t>(gemm.k);
   args.slices = static_cast<std::int32_t>(cuda::ceil_div(gemm.k, kSlice));
   args.span_slices = static_cast<std::int32_t>(span_terms(gemm.k) / kSlice);
   args.table_pitch = kPairPitch;
-  args.down = static_cast<std::int32_t>(cuda::ceil_div(gemm.m, width.tokens));
-  args.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, columns));
+  sm90::TileGrid& grid = args.grid;
+  grid.down = static_cast<std::int32_t>(cuda::ceil_div(gemm.m, width.tokens));
+  grid.across = static_cast<std::int32_t>(cuda::ceil_div(gemm.n, columns));
+  grid.band = std::min(sm90::kBand * sm90::kTileRows / width.tokens, grid.down);
   const std::int64_t batches = gemm.batch.size();
-  args.tiles = static_cast<std::int32_t>(args.down * args.across * batches);
-  return can_be_numbered(args.down, args.across, batches * (math::kSpans * args.span_slices));
+  grid.count = static_cast<std::uint32_t>(std::int64_t{grid.down} * grid.across * batches);
+  return can_be_numbered(grid.down, grid.across, batches * (math::kSpans * args.span_slices));
 }
 
 }  // namespace
 
 Status preload(const CodeKind& kind) {
   if (!has_kernels(kind)) return Status::success();
-  for (int width = 0; width < static_cast<int>(kTileWidths.size()); ++width)
-    PLANQ_TRY(visit_kernel(
-        kind, width, [&]<class S>() { return cuda::preload(multiply_tiles<S>, S::kSharedBytes); }));
-  return Status::success();
+  return call<Status(const CodeKind&)>(
+      kind, {preload_nibbles_f16, preload_nibbles_bf16, preload_high_nibbles_f16,
+             preload_high_nibbles_bf16, preload_table_f16, preload_table_bf16, preload_bytes_f16,
+             preload_bytes_bf16});
 }
 
 bool takes(const Gemm& gemm) {
@@ -135,52 +101,31 @@ bool takes(const Gemm& gemm) {
 
 namespace {
 
-// The tiles that expert_tiles.cuh lists, in the workspace.
-struct ExpertRoom {
-  sm90::ExpertTile* tiles;
-  std::int32_t* count;
-
-  ExpertRoom(std::int64_t rows, std::int64_t experts, Scratch& scratch)
-      : tiles(scratch.take<sm90::ExpertTile>(static_cast<std::size_t>(
-            sm90::most_expert_tiles(rows, experts, kTileWidths[0].tokens)))),
-        count(scratch.take<std::int32_t>(1)) {}
-};
-
 // All experts' weights as one. They have to lie one after another.
 bool join(const Experts& experts, WeightCodes& codes) {
   const std::int64_t n = experts.gemm.n;
   codes = experts.codes;
   codes.rows = experts.count * n;
-  if (codes.scales.tensor_scale || codes.rows > cuda::kMaxIndex) return false;
+  if (codes.rows > cuda::kMaxIndex) return false;
   return experts.count == 1 ||
          (experts.code_step == n * codes.row_stride &&
           experts.scale_step == n * codes.scales.pitch &&
           (!codes.zero_point || experts.zero_point_step == n * codes.zero_point_row));
 }
 
-Status list_tiles(const Experts& experts, int tokens, const ExpertRoom& room, const Device& device,
-                  Bound& bound) {
-  const Gemm& gemm = experts.gemm;
-  const std::int64_t pairs = linear::detail::element_bytes(gemm.output_dtype) / 2;
-  const sm90::ExpertTileArgs args{experts.offset,
-                                  static_cast<std::int32_t>(experts.count),
-                                  static_cast<std::int32_t>(gemm.m),
-                                  tokens,
-                                  room.tiles,
-                                  room.count,
-                                  reinterpret_cast<std::uint16_t*>(gemm.output),
-                                  gemm.n * pairs,
-                                  gemm.output_row * pairs};
-  const cuda::Grid grid{.blocks = 1 + std::min<std::int64_t>(gemm.m, device.multiprocessors),
-                        .threads = dim3(kMostExperts)};
-  return cuda::launch(sm90::list_expert_tiles, grid, args, bound);
+Status launch_kernel(const CodeKind& kind, const Launch& launch, Bound& bound) {
+  return call<Status(const CodeKind&, const Launch&, Bound&)>(
+      kind,
+      {launch_nibbles_f16, launch_nibbles_bf16, launch_high_nibbles_f16, launch_high_nibbles_bf16,
+       launch_table_f16, launch_table_bf16, launch_bytes_f16, launch_bytes_bf16},
+      launch, bound);
 }
 
 }  // namespace
 
 std::size_t experts_workspace(std::int64_t rows, std::int64_t experts) {
   Scratch scratch;
-  (void)ExpertRoom(rows, experts, scratch);
+  (void)sm90::ExpertRoom(rows, experts, kTileWidths[0].tokens, scratch);
   return scratch.bytes();
 }
 
@@ -196,14 +141,14 @@ Status launch_experts(const Experts& experts, const Call& call, Bound& bound, bo
   if (!join(experts, codes)) return Status::success();
   gemm.weight.codes = &codes;
   if (!takes(gemm)) return Status::success();
-  const int index = choose_width(gemm.m, experts.count);
+  const int index = choose_width(gemm.m, experts.count, kind_of(codes).run);
   const TileWidth& width = kTileWidths[static_cast<std::size_t>(index)];
   Args args(codes);
   if (!fill(gemm, width, args)) return Status::success();
   launched = true;
   Scratch scratch(call.workspace);
-  const ExpertRoom room(gemm.m, experts.count, scratch);
-  PLANQ_TRY(list_tiles(experts, width.tokens, room, call.device, bound));
+  const sm90::ExpertRoom room(gemm.m, experts.count, width.tokens, scratch);
+  PLANQ_TRY(sm90::list_tiles(experts, width.tokens, room, call.device, bound));
   args.waits = 0;
   args.input_step = 0;
   args.expert_tiles = room.tiles;
@@ -211,13 +156,10 @@ Status launch_experts(const Experts& experts, const Call& call, Bound& bound, bo
   args.expert_rows = static_cast<std::int32_t>(gemm.n);
   args.outputs.bias_batch = experts.bias_step;
   const std::int64_t most =
-      sm90::most_expert_tiles(gemm.m, experts.count, width.tokens) * args.across;
-  return visit_kernel(kind_of(codes), index, [&]<class S>() {
-    const cuda::Grid grid{.blocks = std::min<std::int64_t>(most, call.device.multiprocessors),
-                          .threads = dim3(S::kThreads),
-                          .shared_bytes = S::kSharedBytes};
-    return cuda::launch(multiply_tiles<S>, grid, args, bound);
-  });
+      sm90::most_expert_tiles(gemm.m, experts.count, width.tokens) * args.grid.across;
+  return launch_kernel(
+      kind_of(codes),
+      {&args, index, std::min<std::int64_t>(most, call.device.multiprocessors), false}, bound);
 }
 
 Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, bool& launched) {
@@ -226,13 +168,11 @@ Status launch(const Gemm& gemm, int width, const Device& device, Bound& bound, b
   launched = fill(gemm, kTileWidths[static_cast<std::size_t>(width)], args);
   if (!launched) return Status::success();
   args.waits = bound.follows();
-  return visit_kernel(kind_of(codes), width, [&]<class S>() {
-    const cuda::Grid grid{.blocks = std::min<std::int64_t>(args.tiles, device.multiprocessors),
-                          .threads = dim3(S::kThreads),
-                          .dependent = bound.follows(),
-                          .shared_bytes = S::kSharedBytes};
-    return cuda::launch(multiply_tiles<S>, grid, args, bound);
-  });
+  return launch_kernel(
+      kind_of(codes),
+      {&args, width, std::min<std::int64_t>(args.grid.count, device.multiprocessors),
+       bound.follows()},
+      bound);
 }
 
 }  // namespace planq::linear::sm90::groups::tiles

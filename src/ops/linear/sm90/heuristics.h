@@ -229,8 +229,13 @@ struct TileWidth {
   int tokens, owners, sharing;
   double cost;
 };
-inline constexpr std::array<TileWidth, 3> kTileWidths = {
-    {{32, 1, 4, 24}, {64, 1, 2, 27}, {64, 2, 1, 49}}};
+inline constexpr std::array<TileWidth, 4> kTileWidths = {
+    {{32, 1, 4, 23}, {64, 1, 2, 26}, {64, 2, 1, 47}, {128, 2, 1, 64}}};
+// Whether there is a kernel of a width for runs of so many terms. Short runs leave no time to make
+// numbers for many tokens.
+constexpr bool has_width(const TileWidth& width, int run) {
+  return width.tokens <= 64 || run >= 64;
+}
 
 // The estimated time of a width.
 inline double microseconds(const sm90::Problem& p, const TileWidth& width) {
@@ -239,26 +244,30 @@ inline double microseconds(const sm90::Problem& p, const TileWidth& width) {
   return static_cast<double>(parts(tiles, p.multiprocessors)) * width.cost *
          static_cast<double>(p.k) / 8192;
 }
-inline int choose_width(const sm90::Problem& p) {
-  const auto* best = std::min_element(kTileWidths.begin(), kTileWidths.end(),
-                                      [&](const TileWidth& a, const TileWidth& b) {
-                                        return microseconds(p, a) < microseconds(p, b);
-                                      });
-  return static_cast<int>(best - kTileWidths.begin());
+// `run`: terms of a run.
+inline int choose_width(const sm90::Problem& p, int run) {
+  int best = 0;
+  for (int i = 1; i < static_cast<int>(kTileWidths.size()); ++i)
+    if (has_width(kTileWidths[i], run) &&
+        microseconds(p, kTileWidths[i]) < microseconds(p, kTileWidths[best]))
+      best = i;
+  return best;
 }
 
 // Of experts, whose rows the launch does not know: by how many each has if all have as many.
-inline int choose_width(std::int64_t rows, std::int64_t experts) {
-  return rows > experts * kTileWidths[0].tokens ? static_cast<int>(kTileWidths.size()) - 1 : 0;
+inline int choose_width(std::int64_t rows, std::int64_t experts, int run) {
+  if (rows <= experts * kTileWidths[0].tokens) return 0;
+  return rows > experts * 64 && has_width(kTileWidths[3], run) ? 3 : 2;
 }
 
 // Panels cost what it takes to write their numbers, in launches of their own, and then hardly more
 // than numbers do.
-inline bool prefers_panels(const sm90::Problem& p) {
+inline bool prefers_panels(const sm90::Problem& p, int run) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
   const double multiply = 2 * static_cast<double>(p.m * p.batches) * weights / 6e8;
   constexpr double kLaunches = 30;
-  return kLaunches + weights * 1.6e-6 + multiply < microseconds(p, kTileWidths[choose_width(p)]);
+  return kLaunches + weights * 1.6e-6 + multiply <
+         microseconds(p, kTileWidths[choose_width(p, run)]);
 }
 
 }  // namespace planq::linear::sm90::groups

@@ -217,6 +217,7 @@ PLANQ_HD int run_terms(const WeightCodes& codes) {
 struct CodeKind {
   DType dtype = DType::UInt4, values = DType::BFloat16;
   bool has_codebook = false, has_zero_points = false;
+  bool high_first = false;  // of two codes in a byte, the upper one comes first
   // Scales are float32, and zero points int32. Others are widened on the way.
   bool has_words = true;
   int run = 0;  // terms
@@ -227,6 +228,7 @@ inline CodeKind kind_of(const WeightCodes& codes) {
           codes.values,
           codes.has_codebook(),
           codes.zero_point != nullptr,
+          codes.nibble_order == NibbleOrder::HighFirst,
           scales.stored.dtype == DType::Float32 && !scales.are_nested() &&
               codes.zero_point_dtype == DType::Int32,
           run_terms(codes)};

@@ -280,45 +280,61 @@ __device__ __forceinline__ void fill_pairs(const CodesArgs& args, cuda::SharedAd
 // so the input needs no order of its own. `row`: the address of the codes of a column in a slice of
 // 128 terms. Chunks of 16 bytes are swizzled as TMA has them in a box of kRowBytes.
 
-// 4-bit codes by the table. A step is 8 bytes, of which a lane looks up two.
-template <class T, bool kShifted>
-class TableLanes {
+// 4-bit codes: integers, or codes of a table. A step is 8 bytes, of which a lane has two, one of
+// each word. kHighFirst: of two integers in a byte, the upper one comes first; a table knows.
+template <class T, RegisterCodes kCodes, bool kHighFirst>
+class NibbleLanes {
  public:
   static constexpr int kRowBytes = 64;
 
   template <class Args>
-  __device__ __forceinline__ TableLanes(const Args& args, cuda::SharedAddress table)
+  __device__ __forceinline__ NibbleLanes(const Args& args, cuda::SharedAddress table)
       : own_(table + threadIdx.x % cuda::kWarp * 4),
         pitch_(args.table_pitch),
-        selector_(0x4440 | threadIdx.x % 4) {
+        selector_(kHighFirst ? 0x0444 | threadIdx.x % 4 << 12 : 0x4440 | threadIdx.x % 4) {
+    const std::uint32_t flip = args.codes.dtype == DType::Int4 ? 8 : 0;
+    magic_ = (kMagic | flip) * 0x00010001u;
+    least_ = kLeast + static_cast<int>(flip);
+    unshifted_ = shifted(0);
     cuda::keep(selector_);
   }
   static __device__ __forceinline__ int swizzle(int column) { return column / 2 % 4 * 16; }
-  __device__ __forceinline__ std::uint32_t unshifted() const { return 0; }
+  __device__ __forceinline__ std::uint32_t unshifted() const { return unshifted_; }
   __device__ __forceinline__ std::uint32_t shifted(std::int32_t zero_point) const {
-    const auto number = static_cast<float>(counted_zero_point(DType::UInt4, zero_point));
+    const auto number = static_cast<float>(least_ + counted_zero_point(DType::UInt4, zero_point));
     return cuda::pair_of(number, number, T{});
   }
   // A lane's first two terms of a step, and its other two.
   __device__ __forceinline__ uint2 step(cuda::SharedAddress row, int step,
                                         std::uint32_t shift) const {
     const uint2 words = cuda::load_shared_words((row ^ step / 2 * 16) + step % 2 * 8);
-    return make_uint2(number(words.x, shift), number(words.y, shift));
+    return make_uint2(pair(words.x, shift), pair(words.y, shift));
   }
 
  private:
-  __device__ __forceinline__ std::uint32_t number(std::uint32_t word, std::uint32_t shift) const {
-    std::uint32_t address;
-    asm("mad.lo.u32 %0, %1, %2, %3;"
-        : "=r"(address)
-        : "r"(__byte_perm(word, 0, selector_)), "r"(pitch_), "r"(own_));
-    const std::uint32_t pair = cuda::load_shared_word(address);
-    if constexpr (kShifted) return pair_difference<T>(pair, shift);
-    return pair;
+  static constexpr std::uint32_t kMagic = detail::kIsHalf<T> ? 0x6400 : 0x4300;
+  static constexpr int kLeast = detail::kIsHalf<T> ? 1024 : 128;
+
+  // Two numbers of the lane's byte of a word. Of a table: the multiplication has a pipe of its own;
+  // a shift would take the one of everything else. Of integers: it takes the second code to where
+  // the second number has its last bits, and the first one there, too, where it is the upper one.
+  __device__ __forceinline__ std::uint32_t pair(std::uint32_t word, std::uint32_t shift) const {
+    const std::uint32_t byte = __byte_perm(word, 0, selector_);
+    std::uint32_t product;
+    if constexpr (kCodes == RegisterCodes::Table) {
+      asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(product) : "r"(byte), "r"(pitch_), "r"(own_));
+      return cuda::load_shared_word(product);
+    }
+    if constexpr (kHighFirst)
+      asm("mul.hi.u32 %0, %1, %2;" : "=r"(product) : "r"(byte), "r"(0x01000010));
+    else
+      asm("mul.lo.u32 %0, %1, %2;" : "=r"(product) : "r"(byte), "r"(0x1001));
+    return pair_difference<T>(detail::masked_xor(product, 0x000F000F, magic_), shift);
   }
 
   cuda::SharedAddress own_;
-  std::uint32_t pitch_, selector_;
+  std::uint32_t pitch_, selector_, magic_, unshifted_;
+  int least_;
 };
 
 // 8-bit codes: integers, or floats. A step is 16 bytes, of which a lane has four, in two words.
@@ -335,6 +351,7 @@ class ByteLanes {
   __device__ __forceinline__ std::uint32_t shifted(std::int32_t zero_point) const {
     return decoder_.shifted(zero_point);
   }
+  // A lane's first two terms of a step, and its other two.
   __device__ __forceinline__ uint2 step(cuda::SharedAddress row, int step,
                                         std::uint32_t shift) const {
     const cuda::SharedAddress at = (row ^ step * 16) + own_;
