@@ -53,7 +53,7 @@ def test_what_was_the_fastest(program: Path) -> None:
 
 @pytest.mark.parametrize("n", [4096, 8192, 28672])
 def test_panels_are_for_many_rows_of_short_runs(program: Path, n: int) -> None:
-    """Tiles of 128 rows have no time for them. Between, whole rounds of tiles decide."""
+    """There are no tiles of 128 rows for them. Between, whole rounds of tiles decide."""
     few, many = range(17, 257), range(4096, 9000, 100)
     kinds = [
         {kind for kind, _, _ in choices(program, [(m, n, 8192) for m in rows], 32)}
@@ -63,7 +63,7 @@ def test_panels_are_for_many_rows_of_short_runs(program: Path, n: int) -> None:
 
 
 def test_short_runs_have_tiles_of_64_rows_at_most(program: Path) -> None:
-    """Whatever the costs are."""
+    """Wider tiles have no kernel for them."""
     problems = [(m, n, 8192) for m in (65, 128, 500) for n in (4096, 28672)]
     for run in (16, 32):
         assert all(tokens <= 64 for _, tokens, _ in choices(program, problems, run))

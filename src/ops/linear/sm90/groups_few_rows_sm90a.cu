@@ -1,9 +1,8 @@
 // Which layers the kernels of sm90/groups_few_rows.cuh take, and by which type.
-#include <algorithm>
-
 #include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
+#include "ops/linear/sm90/groups_codes.h"
 #include "ops/linear/sm90/groups_few_rows_launch.h"
 #include "ops/linear/sm90/groups_launch.h"
 
@@ -12,27 +11,12 @@ namespace {
 
 inline constexpr int kUnit = 32;  // terms of two steps
 
-// Whether there are kernels for a kind of codes. Those of 8 bits have scales of channels or of long
-// groups, floats of 8 bits also those of 32; runs of one step are those of a table.
-bool has_kernels(const CodeKind& kind) {
-  if (kind.has_codebook) return true;
-  if (is_four_bit(kind.dtype)) return kind.run >= kUnit;
-  return kind.run == math::kMostRunTerms || (is_fp8(kind.dtype) && kind.run == kUnit);
-}
-
 bool has_aligned_codes(const WeightCodes& codes) {
   const std::int64_t per_vector = cuda::kVectorBytes * (is_four_bit(codes.dtype) ? 2 : 1);
   // Of a unit that ends beyond k, the rest is any bytes times 0, and floats might be infinite.
   const std::int64_t whole = is_fp8(codes.dtype) ? kUnit : per_vector;
   return codes.layout == WeightLayout::RowMajor && cuda::aligned_to(codes.data, 16) &&
          codes.row_stride % per_vector == 0 && codes.terms % whole == 0;
-}
-// Statistics are numbered by 32 bits without a sign.
-bool has_statistics(const WeightCodes& codes) {
-  const std::int64_t least = std::min(codes.scales.pitch, codes.zero_point_row);
-  const std::int64_t most = std::max(codes.scales.pitch, codes.zero_point_row);
-  return least >= 0 && codes.scales.stored.nested_block_size <= cuda::kMaxIndex &&
-         static_cast<double>(codes.rows) * static_cast<double>(most) <= cuda::kMaxIndex;
 }
 bool has_input(const Gemm& gemm) {
   return !gemm.input.transposed() && cuda::aligned_to(gemm.input.data, 8) &&

@@ -30,7 +30,7 @@ Status visit_widths(int width, const Visit& visit) {
       return visit_shape<T, kCodes, kHighFirst, kRun, 3>(visit);
   }
 }
-// The kernels of a kind of codes, of those that has_kernels() knows.
+// The kernels of a kind of codes, of those that has_kernels() of groups_codes.h knows.
 template <class T, RegisterCodes kCodes, bool kHighFirst, class Visit>
 Status visit_runs(int run, int width, const Visit& visit) {
   if constexpr (kCodes == RegisterCodes::Table)

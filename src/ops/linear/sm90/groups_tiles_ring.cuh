@@ -125,7 +125,7 @@ struct Round {
       : first(round * S::kSharing * args.span_slices),
         slices(S::kSharing == 1 ? min(args.span_slices, args.slices - first) : args.span_slices) {}
 };
-// Calls visit(round) for the rounds of a tile.
+// Calls visit(round, its number) for the rounds of a tile.
 template <class S, class Visit>
 __device__ __forceinline__ void each_round(const Args& args, const Visit& visit) {
 #pragma unroll 1

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "ops/linear/sm90/groups_codes.h"
 #include "ops/linear/sm90/groups_launch.h"
 #include "ops/linear/sm90/groups_tiles_launch.h"
 #include "ops/linear/sm90/listed_tiles.cuh"
@@ -11,14 +12,6 @@
 namespace planq::linear::sm90::groups::tiles {
 namespace {
 
-// Whether there are kernels for a kind of codes. Those of 8 bits have scales of channels or of long
-// groups, floats of 8 bits also those of 32; runs of one step are those of a table.
-bool has_kernels(const CodeKind& kind) {
-  if (kind.has_codebook) return true;
-  if (is_four_bit(kind.dtype)) return kind.run >= 32;
-  return kind.run == kSlice || (is_fp8(kind.dtype) && kind.run == 32);
-}
-
 // Calls one of the functions that groups_tiles_launch.h lists, all of them in the same order.
 template <class Function, class... Arguments>
 Status call(const CodeKind& kind, const std::array<Function*, 8>& functions,
@@ -26,15 +19,6 @@ Status call(const CodeKind& kind, const std::array<Function*, 8>& functions,
   const std::size_t nibbles = kind.high_first ? 2 : 0;
   const std::size_t codes = kind.has_codebook ? 4 : is_four_bit(kind.dtype) ? nibbles : 6;
   return functions[codes + (kind.values == DType::Float16 ? 0 : 1)](kind, arguments...);
-}
-
-// Statistics are numbered by 32 bits.
-bool has_statistics(const WeightCodes& codes) {
-  const BlockStatistics& s = codes.scales.stored;
-  const std::int64_t least = std::min(codes.scales.pitch, codes.zero_point_row);
-  const std::int64_t most = std::max(codes.scales.pitch, codes.zero_point_row);
-  return least >= 0 && s.nested_block_size <= cuda::kMaxIndex &&
-         static_cast<double>(codes.rows) * static_cast<double>(most) <= cuda::kMaxIndex;
 }
 
 // Whether TMA can read the codes: rows are whole vectors.

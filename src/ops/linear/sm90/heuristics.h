@@ -231,8 +231,8 @@ struct TileWidth {
 };
 inline constexpr std::array<TileWidth, 4> kTileWidths = {
     {{32, 1, 4, 23}, {64, 1, 2, 26}, {64, 2, 1, 47}, {128, 2, 1, 64}}};
-// Whether there is a kernel of a width for runs of so many terms. Short runs leave no time to make
-// numbers for many tokens.
+// Whether there is a kernel of a width for runs of so many terms. Short runs have two sets of sums,
+// for which registers have no room beside those of many tokens.
 constexpr bool has_width(const TileWidth& width, int run) {
   return width.tokens <= 64 || run >= 64;
 }
@@ -256,8 +256,10 @@ inline int choose_width(const sm90::Problem& p, int run) {
 
 // Of experts, whose rows the launch does not know: by how many each has if all have as many.
 inline int choose_width(std::int64_t rows, std::int64_t experts, int run) {
-  if (rows <= experts * kTileWidths[0].tokens) return 0;
-  return rows > experts * 64 && has_width(kTileWidths[3], run) ? 3 : 2;
+  constexpr int kFew = 0, kMany = 2, kMost = 3;  // of kTileWidths
+  if (rows <= experts * kTileWidths[kFew].tokens) return kFew;
+  const bool fill = rows > experts * kTileWidths[kMany].tokens;
+  return fill && has_width(kTileWidths[kMost], run) ? kMost : kMany;
 }
 
 // Panels cost what it takes to write their numbers, in launches of their own, and then hardly more
