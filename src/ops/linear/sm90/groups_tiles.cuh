@@ -57,9 +57,7 @@ class Group {
     for (int index = blockIdx.x; index < tiles_; index += gridDim.x)
       each_round<S>(args_, [&](const Round<S>& round, int number) {
         const int first = round.first + rank_ * args_.span_slices;
-#pragma unroll 1
-        for (int i = 0; i < round.slices; i += S::kPartSlices)
-          add_part(sums, span, first + i, min(S::kPartSlices, round.slices - i));
+        add_span(sums, span, first, round.slices);
         end_span(span, index, number * S::kSharing + rank_, first + round.slices);
       });
   }
@@ -69,6 +67,12 @@ class Group {
   struct Issued {
     float scale[2];  // of the thread's two columns
     int exists;      // it has terms
+  };
+  // Stages that can be released when a slice's runs are complete: its own, and that of its part if
+  // it is the last one there.
+  static constexpr int kNone = -1;
+  struct Used {
+    int slice = kNone, part = kNone;
   };
   using Numbers = std::uint32_t[kHalfSteps][4];
   using Shifts = std::uint32_t[S::kRuns][2];
@@ -81,50 +85,62 @@ class Group {
     cursor.parity ^= 1;
   }
 
-  // Adds slices that share a part, from number `first` on, to their span.
-  __device__ __forceinline__ void add_part(Sums (&sums)[S::kSets], Sums& span, int first,
-                                           int count) {
-    rings_.parts.full[part_.stage].wait(part_.parity);
-    statistics_ =
-        cuda::shared_address(rings_.statistics) + part_.stage * S::kPartBytes + column_ * 4;
+  // Adds slices, from number `first` on, to their span.
+  __device__ __forceinline__ void add_span(Sums (&sums)[S::kSets], Sums& span, int first,
+                                           int slices) {
     Issued issued{};
+    Used used{};
 #pragma unroll 1
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < slices; ++i) {
+      if (i % S::kPartSlices == 0) begin_part();
       rings_.slices.full[slice_.stage].wait(slice_.parity);
       if constexpr (S::kRun < kHalf)
         multiply_short(first + i, sums, span);
       else
-        multiply_long(first + i, i > 0, sums[0], span, issued);
-      before_ = slice_.stage;
+        multiply_long(first + i, used, sums[0], span, issued);
+      const bool ends_part = (i + 1) % S::kPartSlices == 0 || i + 1 == slices;
+      used = {slice_.stage, ends_part ? part_.stage : kNone};
+      if (S::kRun < kHalf) release(used);
       skip(slice_);
+      if (ends_part) skip(part_);
       statistics_ += S::kRuns * S::kPartPitch * 4;
     }
     if constexpr (S::kRun >= kHalf) {
       complete(sums[0], span, issued);
-      rings_.slices.release(before_);
+      release(used);
     }
-    rings_.parts.release(part_.stage);
-    skip(part_);
+  }
+  __device__ __forceinline__ void begin_part() {
+    rings_.parts.full[part_.stage].wait(part_.parity);
+    statistics_ =
+        cuda::shared_address(rings_.statistics) + part_.stage * S::kPartBytes + column_ * 4;
+  }
+  __device__ __forceinline__ void release(const Used& used) const {
+    if (used.slice != kNone) rings_.slices.release(used.slice);
+    if (used.part != kNone) rings_.parts.release(used.part);
   }
 
   // Runs of a half or more: decodes a half while the one before is multiplied. A run is complete
   // before it is scaled, and then nothing of this group is multiplied; other groups' wgmma fills
-  // the tensor cores. `follows`: a slice before waits to be completed.
-  __device__ __forceinline__ void multiply_long(int slice, bool follows, Sums& sums, Sums& span,
+  // the tensor cores. `used`: of the slice before, whose last run is completed here.
+  __device__ __forceinline__ void multiply_long(int slice, const Used& used, Sums& sums, Sums& span,
                                                 Issued& issued) {
     Shifts shifts;
     load_shifts(shifts);
-    Numbers numbers[kHalves];
+    Numbers numbers[S::kHeld];
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       const bool begins = half == 0 || S::kRun == kHalf;
       // What wgmma multiplies has to stay as it is: the numbers of the half before the last.
-      if constexpr (S::kRun == kSlice) cuda::wgmma_wait<1>();
-      decode(half, shifts, numbers[half]);
+      if constexpr (S::kHeld == 1)
+        cuda::wgmma_wait<0>();
+      else if constexpr (S::kRun == kSlice)
+        cuda::wgmma_wait<1>();
+      decode(half, shifts, numbers[half % S::kHeld]);
       if (begins) complete(sums, span, issued);
-      if (half == 0 && follows) rings_.slices.release(before_);
-      pin(numbers[half]);
-      issue(sums, numbers[half], half, 0, begins);
+      if (half == 0) release(used);
+      pin(numbers[half % S::kHeld]);
+      issue(sums, numbers[half % S::kHeld], half, 0, begins);
       if (begins) load_scales(slice, half * kHalf / S::kRun, issued);
     }
   }
@@ -154,7 +170,6 @@ class Group {
         scale(sums[before], issued[before], span);
       }
     }
-    rings_.slices.release(slice_.stage);
   }
 
   // Where the part has the statistics of a run of the slice, for the thread's first column.
@@ -297,7 +312,6 @@ class Group {
   float* totals_;
   cuda::StageCursor<S::kStages> slice_;
   cuda::StageCursor<S::kParts> part_;
-  int before_ = 0;  // the stage of the slice before
   int column_;
   cuda::SharedAddress codes_at_, statistics_ = 0;
   std::uint64_t inputs_at_;

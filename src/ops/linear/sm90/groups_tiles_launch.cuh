@@ -18,7 +18,7 @@ Status visit_shape(const Visit& visit) {
 }
 template <class T, RegisterCodes kCodes, bool kHighFirst, int kRun, class Visit>
 Status visit_widths(int width, const Visit& visit) {
-  static_assert(kTileWidths.size() == 4);
+  static_assert(kTileWidths.size() == 5);
   switch (width) {
     case 0:
       return visit_shape<T, kCodes, kHighFirst, kRun, 0>(visit);
@@ -26,8 +26,10 @@ Status visit_widths(int width, const Visit& visit) {
       return visit_shape<T, kCodes, kHighFirst, kRun, 1>(visit);
     case 2:
       return visit_shape<T, kCodes, kHighFirst, kRun, 2>(visit);
-    default:
+    case 3:
       return visit_shape<T, kCodes, kHighFirst, kRun, 3>(visit);
+    default:
+      return visit_shape<T, kCodes, kHighFirst, kRun, 4>(visit);
   }
 }
 // The kernels of a kind of codes, of those that has_kernels() of groups_codes.h knows.

@@ -46,10 +46,15 @@ struct Shape {
   static constexpr int kGroups = kOwners * kSharing;
   static constexpr int kColumns = kOwners * kGroupColumns;
   static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-  // Of a thread that copies, and of one that multiplies.
-  static constexpr int kCopyRegisters = 56;
+  // Of a thread that copies, and of one that multiplies: twice two groups need what others can
+  // spare.
+  static constexpr int kCopyRegisters = kOwners == 2 && kSharing == 2 ? 32 : 56;
   static constexpr int kGroupRegisters = std::min(
       240, ((65536 / kThreads / 8 * 8) * (kGroups + 1) - kCopyRegisters) / kGroups / 8 * 8);
+  // Halves whose numbers a thread has in registers: where there is room for two, one is decoded
+  // while the other is multiplied.
+  static constexpr int kHeld =
+      kSums * (kSets + 1) + kHalves * kHalfSteps * 4 + 32 <= kGroupRegisters ? 2 : 1;
 
   static constexpr int kRowBytes = Decoder::kRowBytes;  // of a column in a slice
   static constexpr int kCodeBytes = kColumns * kRowBytes;
@@ -211,13 +216,14 @@ struct Rings {
   }
 };
 
-// Prefetches what lies in rows of a tile's weight to the L2 cache: `each` bytes of a row.
+// Prefetches what lies in rows of a tile's weight to the L2 cache: `each` bytes from row to row.
+// Not in the weight's last row, which may have fewer.
 template <class S>
 __device__ __forceinline__ void prefetch_rows(const Args& args, const Tile& tile, const void* from,
                                               std::int64_t each) {
   const auto all = reinterpret_cast<std::uintptr_t>(from);
   const std::int64_t first = tile.weight_row(args),
-                     last = min(first + S::kColumns, args.codes.rows);
+                     last = min(first + S::kColumns, args.codes.rows - 1);
   const auto begin = (all + first * each + 15) & ~std::uintptr_t{15};
   const auto end = (all + last * each) & ~std::uintptr_t{15};
   if (from && end > begin) cuda::prefetch_bytes(begin, static_cast<std::uint32_t>(end - begin));

@@ -229,13 +229,11 @@ struct TileWidth {
   int tokens, owners, sharing;
   double cost;
 };
-inline constexpr std::array<TileWidth, 4> kTileWidths = {
-    {{32, 1, 4, 23}, {64, 1, 2, 26}, {64, 2, 1, 47}, {128, 2, 1, 64}}};
+inline constexpr std::array<TileWidth, 5> kTileWidths = {
+    {{32, 1, 4, 22}, {32, 2, 2, 36}, {64, 1, 2, 24.5}, {64, 2, 2, 45}, {128, 2, 1, 65}}};
 // Whether there is a kernel of a width for runs of so many terms. Short runs have two sets of sums,
-// for which registers have no room beside those of many tokens.
-constexpr bool has_width(const TileWidth& width, int run) {
-  return width.tokens <= 64 || run >= 64;
-}
+// for which registers have no room beside those of many tokens or of many groups.
+constexpr bool has_width(const TileWidth& width, int run) { return width.owners == 1 || run >= 64; }
 
 // The estimated time of a width.
 inline double microseconds(const sm90::Problem& p, const TileWidth& width) {
@@ -256,10 +254,10 @@ inline int choose_width(const sm90::Problem& p, int run) {
 
 // Of experts, whose rows the launch does not know: by how many each has if all have as many.
 inline int choose_width(std::int64_t rows, std::int64_t experts, int run) {
-  constexpr int kFew = 0, kMany = 2, kMost = 3;  // of kTileWidths
+  constexpr int kFew = 0, kShort = 2, kMany = 3, kMost = 4;  // of kTileWidths
   if (rows <= experts * kTileWidths[kFew].tokens) return kFew;
-  const bool fill = rows > experts * kTileWidths[kMany].tokens;
-  return fill && has_width(kTileWidths[kMost], run) ? kMost : kMany;
+  if (!has_width(kTileWidths[kMany], run)) return kShort;
+  return rows > experts * kTileWidths[kMany].tokens ? kMost : kMany;
 }
 
 // Panels cost what it takes to write their numbers, in launches of their own, and then hardly more
