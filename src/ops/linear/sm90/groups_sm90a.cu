@@ -11,6 +11,18 @@ using sm90::Body;
 
 bool may(Body asked, Body body) { return asked == Body::Fastest || asked == body; }
 
+// Whether codes are looked up in a table, those of a codebook as well as e2m1.
+bool has_table(const WeightCodes& codes) {
+  return codes.has_codebook() || codes.dtype == DType::Float4E2M1FN;
+}
+
+// Whether the kernel for few rows takes a gemm.
+bool takes_few_rows(const Gemm& gemm, Body asked, const sm90::Problem& problem, int run) {
+  if (!may(asked, Body::MmaFewRows) || !sm90::groups::few_rows::takes(gemm)) return false;
+  const bool tiles = may(asked, Body::Tiles) && sm90::groups::tiles::takes(gemm);
+  return !(tiles && has_table(*gemm.weight.codes) && sm90::groups::prefers_tiles(problem, run));
+}
+
 // The body that takes a gemm of many rows. Fastest: none of sm_90a does.
 Body choose(const Gemm& gemm, Body asked, const sm90::Problem& problem, int run) {
   const bool tiles = may(asked, Body::Tiles) && sm90::groups::tiles::takes(gemm);
@@ -38,13 +50,13 @@ Status launch_groups_sm90(const Gemm& gemm, Body body, const Call& call, Bound& 
   if (gemm.empty()) return Status::success();
   const sm90::Problem problem{gemm.m, gemm.n, gemm.k, gemm.batch.size(),
                               call.device.multiprocessors};
+  const int run = run_terms(*gemm.weight.codes);
   bool launched = false;
-  if (may(body, Body::MmaFewRows) && sm90::groups::few_rows::takes(gemm)) {
+  if (takes_few_rows(gemm, body, problem, run)) {
     bound.name_body(name_of(Body::MmaFewRows));
     PLANQ_TRY(sm90::groups::few_rows::launch(gemm, call.device, bound, launched));
     if (launched) return Status::success();
   }
-  const int run = run_terms(*gemm.weight.codes);
   const Body chosen = choose(gemm, body, problem, run);
   bound.name_body(name_of(chosen));
   if (chosen == Body::Panels) return sm90::groups::panels::launch(gemm, call, bound);

@@ -260,6 +260,15 @@ inline int choose_width(std::int64_t rows, std::int64_t experts, int run) {
   return rows > experts * kTileWidths[kMany].tokens ? kMost : kMany;
 }
 
+// A few rows of codes that are looked up in a table: whether tiles are faster than
+// sm90/groups_few_rows.cuh, whose look-ups grow with the rows. It was measured on one H200.
+inline bool prefers_tiles(const sm90::Problem& p, int run) {
+  if (p.m <= 8 || run < 32) return false;
+  constexpr double kLaunch = 4;
+  const double few = (16.4 + 0.00232 * static_cast<double>(p.n)) * static_cast<double>(p.k) / 8192;
+  return kLaunch + microseconds(p, kTileWidths[choose_width(p, run)]) < few;
+}
+
 // Panels cost what it takes to write their numbers, in launches of their own, and then hardly more
 // than numbers do.
 inline bool prefers_panels(const sm90::Problem& p, int run) {
