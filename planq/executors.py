@@ -140,6 +140,23 @@ class CudaExecutor:
             seconds = (self._events[1] - self._events[0]) / 1e3
         return Ran(outputs, seconds)
 
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer on the device, which the caller closes on :attr:`stream`."""
+        with self._device_errors():
+            return self._device.allocate(max(nbytes, 1), stream=self.stream)
+
+    def upload(self, target: Any, data: Bytes) -> None:
+        """Copies bytes to a buffer, and waits."""
+        with self._device_errors():
+            self._copy(target, self._host_buffer(data), data.size)
+            self.stream.sync()
+
+    def download(self, data: Bytes, source: Any) -> None:
+        """Copies a buffer's bytes to the host, after all work of the stream, and waits."""
+        with self._device_errors():
+            self._copy(self._host_buffer(data), source, data.size)
+            self.stream.sync()
+
     @contextlib.contextmanager
     def _device_errors(self) -> Iterator[None]:
         """Turns driver errors into `DeviceError`; their binding has no public class for them."""

@@ -14,7 +14,7 @@ import torch
 
 import planq
 from planq import _core
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 LISTS: Any = importlib.import_module("operators.list300")
 STEP: Any = importlib.import_module("operators.step14")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 from support import c_library as c
 
 PRODUCT: Any = importlib.import_module("operators.matmul3")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 THIRDS: Any = importlib.import_module("operators.thirds")
 PRODUCTS, QUOTIENTS = "thirds/host/products", "thirds/host/quotients"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 MATMUL: Any = importlib.import_module("operators.matmul3")
 STEP: Any = importlib.import_module("operators.step14")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 TALLY: Any = importlib.import_module("operators.tally")
 ROWS = np.array([[1, -2, 3], [-4, -5, 6]], np.float32)

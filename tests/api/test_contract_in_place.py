@@ -10,7 +10,7 @@ import pytest
 
 import planq
 from operators.adapters.step14 import BETA1, BETA2, EPSILON, RATE, step_of
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 STEP: Any = importlib.import_module("operators.step14")
 SHAPE = (3, 5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 LISTS: Any = importlib.import_module("operators.list300")
 # Ranks 0 to 3, some without elements.

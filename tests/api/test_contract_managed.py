@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 STEP: Any = importlib.import_module("operators.step14")
 CPU, CUDA, CUDA_MANAGED, ROCM = 1, 2, 13, 10

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 STEPS: Any = importlib.import_module("operators.steps")
 SHAPE = (5, 7)

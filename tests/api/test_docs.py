@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support import docs, kernels
+from planq.audit import kernels
+from support import docs
 
 
 @pytest.mark.parametrize("document", docs.DOCUMENTS, ids=docs.name)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import planq
-from support import kernels
+from planq.audit import kernels
 
 ROOT = Path(__file__).parent.parent.parent
 

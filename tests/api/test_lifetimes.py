@@ -20,7 +20,7 @@ import torch
 
 import planq
 from planq import _core
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 from support.samples import make_descriptor, make_sample
 
 NOOP: Any = importlib.import_module("operators.noop")

@@ -17,7 +17,7 @@ import pytest
 
 import planq
 from planq.dtypes import VOCABULARIES
-from support.operators import PRIVATE
+from support.own import PRIVATE
 
 ROOT = Path(__file__).parent.parent.parent
 NOOP: Any = importlib.import_module("operators.noop")

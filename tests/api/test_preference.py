@@ -14,8 +14,8 @@ import pytest
 import planq
 from planq import _core
 from planq._constructors import tie_fields
+from planq.audit.operators import name_of
 from support.samples import assign, make_descriptor
-from support.selections import name_of
 
 NOOP: Any = importlib.import_module("operators.noop")
 DESC = NOOP.NoopDescriptor(shape=(8,), input_dtype="float32", output_dtype="int8")

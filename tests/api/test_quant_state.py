@@ -17,10 +17,10 @@ import safetensors.torch
 import torch
 
 import planq
-from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
-from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
 from planq import codebooks
-from reference.formats import STORAGE, Array
+from planq.audit.ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from planq.audit.ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from planq.audit.reference.formats import STORAGE, Array
 from support.bitsandbytes_host import bnb
 from support.tensors import as_torch, from_torch
 

@@ -8,13 +8,13 @@ import json
 import pytest
 
 import planq
-from ops.affine.dynamic_range_quantize.adapter import descriptor
-from ops.affine.dynamic_range_quantize.cases import sampled_cases
 from planq import _core
+from planq.audit import selections
+from planq.audit.operators import name_of
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.cases import sampled_cases
 from planq.plan import foresee
-from support import selections
 from support.samples import assign, make_descriptor
-from support.selections import name_of
 
 SAMPLE = sampled_cases()[::37]
 

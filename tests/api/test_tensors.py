@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 from support.samples import SHAPE, Sample, make_descriptor, make_sample
 
 Wrap = Callable[[Array], Any]

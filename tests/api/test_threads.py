@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import planq
-from ops.affine.dynamic_range_quantize.adapter import descriptor
-from ops.affine.dynamic_range_quantize.cases import outputs
-from ops.affine.dynamic_range_quantize.reference import Problem
-from reference import inputs
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.cases import outputs
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.reference import inputs
 
 THREADS, ROUNDS = 8, 30
 PROBLEM = Problem((64, 3001), "bfloat16", "uint8", mode="asymmetric")

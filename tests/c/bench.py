@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import planq
+from planq.audit.runner import Bench
 from support import c_library as c
-from support.runner import Bench
 
 
 def stream_of(stream: Any) -> c.Stream:

@@ -11,7 +11,7 @@ import numpy as np
 
 import planq
 from c.programs import run
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 
 def results(engine: Path, *words: str | Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ import planq
 from c import programs
 from c.engine import digests, results
 from c.programs import ROOT, STRICT, place, run
-from reference import inputs
+from planq.audit.reference import inputs
 from support.docs import fenced
 
 ATEN = Path(torch.__file__).parent / "include" / "ATen"

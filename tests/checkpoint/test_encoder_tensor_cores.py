@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from checkpoint import model as minilm
-from ops.linear.float_sums import tensor_sm90
+from planq.audit.ops.linear.float_sums import tensor_sm90
 from support import examples
 
 if TYPE_CHECKING:

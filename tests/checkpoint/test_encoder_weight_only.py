@@ -15,12 +15,12 @@ import minilm
 from cli import demo_model
 from cli.commands import report
 from cli.files import Array, load
-from ops.affine import microscaling
-from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
-from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
-from ops.codebook.reference import table
-from ops.linear.float_sums import groups_sm90
-from reference.formats import unpack_nibbles
+from planq.audit.ops.affine import microscaling
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
+from planq.audit.ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from planq.audit.ops.codebook.reference import table
+from planq.audit.ops.linear.float_sums import groups_sm90
+from planq.audit.reference.formats import unpack_nibbles
 from support import examples
 
 if TYPE_CHECKING:

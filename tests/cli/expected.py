@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dynamic_range_quantize.reference import Problem, Quantized, dynamic_range_quantize
-from ops.affine.quantize.reference import QuantizeProblem
-from reference.formats import FLOATS, unpack_nibbles
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.dynamic_range_quantize.reference import (
+    Problem,
+    Quantized,
+    dynamic_range_quantize,
+)
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.reference.formats import FLOATS, unpack_nibbles
 
 if TYPE_CHECKING:
     from cli.files import Array

@@ -1,10 +1,15 @@
-"""What `planq audit` says where it cannot audit."""
+"""`planq audit`: its reports, and what it says where it cannot audit."""
 
 from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
 
 import pytest
 
 import planq
+from planq.audit.report import canonical
 from planq.cli.app import run
 
 
@@ -19,4 +24,70 @@ def test_a_machine_without_a_gpu_is_told_what_cannot_be_done(
     assert told.out == ""
     (line,) = told.err.splitlines()
     assert line.startswith(f"planq: error: --device {device}: ")
-    assert "planq audit cannot compare the products of a GPU's tensor cores" in line
+    assert "planq audit cannot hold its kernels to anything" in line
+
+
+def test_two_audits_have_the_same_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte by byte; the report says what was audited, and how to repeat it."""
+    files = [tmp_path / "first.json", tmp_path / "second.json"]
+    for file in files:
+        arguments = ["--device", "host", "--operators", "^(un)?pack_int4$", "--output", str(file)]
+        assert run(["audit", *arguments]) == 0
+        assert "HELD: " in capsys.readouterr().out
+    first, second = (json.loads(file.read_text()) for file in files)
+    assert canonical(first["evidence"]) == canonical(second["evidence"])
+    digest = hashlib.sha256(canonical(first["evidence"])).hexdigest()
+    assert first["evidence_sha256"] == second["evidence_sha256"] == digest
+    assert {kernel["operator"] for kernel in first["evidence"]["kernels"]} == {
+        "pack_int4",
+        "unpack_int4",
+    }
+    assert run(["audit", "--compare", *map(str, files)]) == 0
+    second["evidence_sha256"] = "0"
+    files[1].write_text(json.dumps(second))
+    assert run(["audit", "--compare", *map(str, files)]) == 1
+    assert "evidence_sha256" in capsys.readouterr().out
+
+
+def test_an_audit_that_runs_out_of_time_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict names what is missing, and the status is not that of a held claim."""
+    arguments = ["--device", "host", "--operators", "^fill$", "--time-budget", "0"]
+    assert run(["audit", *arguments]) == 2
+    told = capsys.readouterr()
+    assert "INCOMPLETE" in told.out
+    assert "not audited: host fill" in told.out
+    assert told.err == "planq: error: the time was up before every operator was audited\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--operators", "("], "--operators: missing ), unterminated subpattern at position 0"),
+        (["--device", "host", "--operators", "^nothing$"], "no operator has '^nothing$'"),
+        (["--compare", "none.json", "none.json"], "none.json: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_audited_is_said_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, with the status that says there is no answer."""
+    assert run(["audit", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_a_file_that_is_no_report_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether it is JSON or not."""
+    for text, expected in (
+        ("no json", "got no JSON"),
+        ("[]", "of format 1"),
+        ("{}", "of format 1"),
+    ):
+        file = tmp_path / "file.json"
+        file.write_text(text)
+        assert run(["audit", "--compare", str(file), str(file)]) == 2
+        assert expected in capsys.readouterr().err

@@ -14,8 +14,8 @@ import pytest
 from cli.commands import marked, refuse, report
 from cli.expected import SCHEMES, calibrated, dequantized
 from cli.files import Array, checkpoint, load, weight
+from planq.audit.reference.formats import bits
 from planq.cli import main
-from reference.formats import bits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,11 +17,11 @@ import torch
 import planq
 from cli.commands import marked, refuse, report
 from cli.files import FORMAT, Array, checkpoint, load, weight
-from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
-from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
 from planq import codebooks
+from planq.audit.ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from planq.audit.ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from planq.audit.reference.formats import bits
 from planq.cli import main
-from reference.formats import bits
 from support.bitsandbytes_host import Params4bit, bnb
 from support.tensors import as_torch, from_torch
 

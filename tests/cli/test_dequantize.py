@@ -13,8 +13,8 @@ from cli.commands import marked, refuse, report
 from cli.expected import SCHEMES, measured, restored
 from cli.files import FORMAT, Array, checkpoint, load, weight
 from cli.sealing import sealed
+from planq.audit.reference.formats import bits
 from planq.cli import main
-from reference.formats import bits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,12 +18,12 @@ import planq
 from cli.commands import marked, refuse
 from cli.expected import SCHEMES
 from cli.files import checkpoint, describe, load, pack, planq_process, weight
-from ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
 from planq import executors
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem, dynamic_range_quantize
+from planq.audit.reference.formats import bits
 from planq.checkpoint import files as checkpoint_module
 from planq.checkpoint import job as job_module
 from planq.cli import main
-from reference.formats import bits
 
 Capture = pytest.CaptureFixture[str]
 

@@ -16,11 +16,11 @@ import planq
 from cli.commands import report
 from cli.expected import SCHEMES, dequantized, measured
 from cli.files import Array, checkpoint, describe, load, pack, weight
+from planq.audit.reference.formats import bits
 from planq.checkpoint.job import Job, quantize_file
 from planq.checkpoint.schemes import Scheme
 from planq.cli import main
 from planq.executors import HostExecutor
-from reference.formats import bits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ops.group.reference import F32, GroupDequantizeProblem, GroupQuantizeProblem
-from reference.formats import Array, narrowed
+from planq.audit.ops.group.reference import F32, GroupDequantizeProblem, GroupQuantizeProblem
+from planq.audit.reference.formats import Array, narrowed
 
 
 @dataclass(frozen=True, kw_only=True)

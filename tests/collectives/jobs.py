@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import planq
 import planq.distributed as pd
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 COLLECTIVES: dict[str, Any] = {
     "reduce_scatter": pd.quantized_reduce_scatter,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collectives.formulas import Problem
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 
 def padded(gradient: Array, ranks: int) -> Array:

@@ -18,7 +18,7 @@ import planq.distributed as pd
 from collectives import jobs
 from collectives.formulas import Problem
 from collectives.team import SIZE, Team
-from ops.group.reference import GroupQuantizeProblem
+from planq.audit.ops.group.reference import GroupQuantizeProblem
 
 # Whole groups that need no copy; parts that are no whole groups; the last of them shorter; ranks
 # without any; no elements; every dtype, width and mode.

@@ -15,7 +15,7 @@ import planq.distributed as pd
 from collectives import jobs
 from collectives.formulas import Problem
 from collectives.team import Team
-from ops.group.reference import F32
+from planq.audit.ops.group.reference import F32
 
 RANKS = 3
 

@@ -11,20 +11,20 @@ import pytest
 import torch
 
 import planq
-from ops.affine import inputs as affine_inputs
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
-from ops.affine.reference import Problem
-from ops.affine.scopes import ScopeSpec
 from ops.affine.shared_parameters import KINDS, check_accumulators, check_kind
-from reference.formats import Array, Arrays
-from support.from_reference import descriptor_of
+from planq.audit.from_reference import descriptor_of
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
+from planq.audit.ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from planq.audit.ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from planq.audit.ops.affine.reference import Problem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference.formats import Array, Arrays
+from planq.audit.runner import arguments
 from support.gpu import Cuda, cuda, new_stream, on_gpu
-from support.runner import arguments
 
 DEVICE = "cuda:0"
 TILE = (1024, 2050)

@@ -52,8 +52,12 @@ def test_every_kernel_that_is_chosen_has_findings_of_its_own(
 
 
 def test_the_command_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit", "--results", "1000000", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    arguments = ["--device", "cuda:0", "--operators", "^fill$", "--results", "1000000", "--json"]
+    assert main(["audit", *arguments]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["verdict"] == "held"
+    assert {kernel["operator"] for kernel in made["evidence"]["kernels"]} == {"fill"}
+    (told,) = made["evidence"]["tensor_cores"]
     assert told["confirmed"] is True
     assert all(finding["differing"] == 0 for finding in told["findings"])
     assert {finding["weight_dtype"] for finding in told["findings"]} == {

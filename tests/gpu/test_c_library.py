@@ -13,11 +13,11 @@ import planq
 from c import programs
 from c.bench import CBench, CLaunchBench, stream_of
 from c.engine import digests, results, write_safetensors
-from reference import inputs
+from planq.audit import kernels
+from planq.audit.operators import OPERATORS, expected, inputs_of
+from planq.audit.reference import inputs
 from support import c_library as c
-from support import kernels
 from support.gpu import Cuda, cuda, new_stream
-from support.operators import OPERATORS, expected, inputs_of
 
 CASES = 20
 ROWS, COLUMNS = 33, 256

@@ -8,8 +8,8 @@ import torch
 
 import planq
 from ops.codebook.codebook_quantize.any_tables import check_any_tables
-from ops.codebook.reference import FP4_ASCENDING, Codebook, table
-from reference.formats import Array
+from planq.audit.ops.codebook.reference import FP4_ASCENDING, Codebook, table
+from planq.audit.reference.formats import Array
 from support.gpu import Cuda
 
 DEVICE = "cuda:0"

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import planq
-from ops.affine.dynamic_range_quantize.adapter import descriptor
-from ops.affine.dynamic_range_quantize.cases import outputs
-from ops.affine.dynamic_range_quantize.reference import Problem
-from reference import inputs
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.cases import outputs
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.reference import inputs
 from support.gpu import cuda, new_stream, on_gpu
 
 cupy: Any = importlib.import_module("cupy")

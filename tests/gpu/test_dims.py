@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import planq
-from support import dims, kernels
+from planq.audit import dims, kernels
+from planq.audit.operators import name_of
 from support.gpu import Cuda
-from support.selections import name_of
 
 GPU = Cuda(0)
 KERNELS = [

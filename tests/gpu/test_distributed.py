@@ -25,7 +25,7 @@ import planq.distributed as pd
 from collectives import jobs, shards
 from collectives.formulas import Problem
 from collectives.team import Team
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 from support.gpu import new_stream
 
 DEVICE = "cuda:0"

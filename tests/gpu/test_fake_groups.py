@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import planq
-from ops.affine.fake_quantize.deepspeed import FORMS, Case, DeepSpeedProblem, tiny_cases
-from reference.formats import Array
-from support.from_reference import descriptor_of
+from planq.audit.from_reference import descriptor_of
+from planq.audit.ops.affine.fake_quantize.deepspeed import FORMS, Case, DeepSpeedProblem, tiny_cases
+from planq.audit.reference.formats import Array
+from planq.audit.runner import Bench, arguments
 from support.gpu import Cuda, cuda, new_stream, on_gpu
-from support.runner import Bench, arguments
 
 DEVICE = "cuda:0"
 SIZES = pytest.mark.xdist_group("sizes")

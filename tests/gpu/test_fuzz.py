@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
+from planq.audit.operators import OPERATORS
 from support.fuzz.engine import Fuzzer, shard_of, summary
 from support.fuzz.tally import PROPERTY
 from support.gpu import Cuda, new_stream
-from support.operators import OPERATORS
 
 FEW = 200
 SHARDS = 8

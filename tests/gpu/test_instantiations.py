@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 import planq
-from ops.affine.dynamic_range_quantize.cases import Case, sampled_cases
-from ops.affine.dynamic_range_quantize.instantiations import (
+from planq.audit import kernels
+from planq.audit.memory import Layout
+from planq.audit.operators import OPERATORS, expected, inputs_of, name_of
+from planq.audit.ops.affine.dynamic_range_quantize.cases import Case, sampled_cases
+from planq.audit.ops.affine.dynamic_range_quantize.instantiations import (
     ONE_A_CLASS,
     InstantiationCase,
     instantiation_cases,
 )
-from support import kernels
+from planq.audit.promises import judge_of
+from planq.audit.runner import Bench
 from support.gpu import Cuda
-from support.memory import Layout
-from support.operators import OPERATORS, expected, inputs_of
-from support.promises import judge_of
-from support.runner import Bench
-from support.selections import name_of
 
 pytestmark = pytest.mark.sanitize
 GPU = Cuda(0)

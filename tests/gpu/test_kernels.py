@@ -9,14 +9,13 @@ import pytest
 import torch
 
 import planq
-from reference.formats import Array
-from support import kernels
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, Case, expected, inputs_of, name_of
+from planq.audit.promises import judge_of
+from planq.audit.reference.formats import Array
+from planq.audit.runner import Bench
 from support.gpu import Cuda, new_stream
-from support.memory import Host
-from support.operators import OPERATORS, Case, expected, inputs_of
-from support.promises import judge_of
-from support.runner import Bench
-from support.selections import name_of
 
 GPU = Cuda(0)
 # Kernels of the same dtypes share many cases, so that one worker should have them all.

@@ -17,13 +17,12 @@ import torch
 
 import planq
 from ops.linear.batch_rows import BY_ROW, IDS, PROBLEMS, check_rows
-from ops.linear.linear_4bit.reference import FourBitProblem
-from support import kernels
-from support.from_reference import HOST_DEVICE
+from planq.audit import kernels
+from planq.audit.from_reference import HOST_DEVICE
+from planq.audit.operators import OPERATORS, name_of
+from planq.audit.ops.linear.linear_4bit.reference import FourBitProblem
+from planq.audit.runner import Bench
 from support.gpu import Cuda, cuda
-from support.operators import OPERATORS
-from support.runner import Bench
-from support.selections import name_of
 
 DEVICE = "cuda:0"
 CODES = ("int8", "uint8", "int4", "uint4")

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import planq
-from ops.optimizer.optimizer_step.adapter import descriptor
-from ops.optimizer.optimizer_step.cases import Case, long_cases, problem_of
+from planq.audit.ops.optimizer.optimizer_step.adapter import descriptor
+from planq.audit.ops.optimizer.optimizer_step.cases import Case, long_cases, problem_of
+from planq.audit.reference.formats import bits
+from planq.audit.runner import Bench, gathered
 from planq.memory import PagePool
 from planq.torch import optim
-from reference.formats import bits
 from support.gpu import Cuda, cuda, on_gpu
-from support.runner import Bench, gathered
 from support.training import batch, network, train
 
 DEVICE = "cuda:0"

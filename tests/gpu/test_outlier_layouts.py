@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import planq
-from support import kernels
+from planq.audit import kernels
+from planq.audit.memory import Layout
+from planq.audit.operators import OPERATORS
 from support.gpu import Cuda, cuda
-from support.memory import Layout
-from support.operators import OPERATORS
 
 DEVICE = "cuda:0"
 GPU = Cuda(0)

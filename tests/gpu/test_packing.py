@@ -16,12 +16,12 @@ from torch.quantization._quantized_conversions import (
 )
 
 import planq
-from ops.packing.int4 import random_bytes
-from ops.packing.reorder_mixed_dtype_weight.reference import Problem
-from support import kernels
+from planq.audit import kernels
+from planq.audit.memory import Layout
+from planq.audit.operators import OPERATORS
+from planq.audit.ops.packing.int4 import random_bytes
+from planq.audit.ops.packing.reorder_mixed_dtype_weight.reference import Problem
 from support.gpu import Cuda, cuda
-from support.memory import Layout
-from support.operators import OPERATORS
 
 DEVICE = "cuda:0"
 GPU = Cuda(0)

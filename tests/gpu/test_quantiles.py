@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import planq
-from ops.statistics.estimate_quantiles.adapter import descriptor
-from ops.statistics.estimate_quantiles.reference import Problem, estimate_quantiles
+from planq.audit.ops.statistics.estimate_quantiles.adapter import descriptor
+from planq.audit.ops.statistics.estimate_quantiles.reference import Problem, estimate_quantiles
 
 DEVICE = "cuda:0"
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import planq
-from ops.statistics.histogram_scatter_add.reference import Case, Problem, scatter_add
-from reference import inputs
-from reference.formats import Array, bits
+from planq.audit.ops.statistics.histogram_scatter_add.reference import Case, Problem, scatter_add
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array, bits
 from support.gpu import on_gpu
 
 

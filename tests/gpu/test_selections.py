@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import kernels, selections
+from planq.audit import kernels, selections
+from planq.audit.operators import OPERATORS, all_cases
 from support.gpu import Cuda
-from support.operators import OPERATORS, all_cases
 
 GPU = Cuda(0)
 

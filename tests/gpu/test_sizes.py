@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import planq
-from ops.affine.dynamic_range_quantize.adapter import descriptor
-from ops.affine.dynamic_range_quantize.cases import outputs
-from ops.affine.dynamic_range_quantize.reference import Problem
-from ops.affine.scopes import ScopeSpec
-from reference import inputs
-from reference.formats import Array
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.cases import outputs
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array
 from support.gpu import cuda, on_gpu
 
 DEVICE = "cuda:0"

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from ops.statistics import sums
-from ops.statistics.norm.adapter import descriptor
-from ops.statistics.sums import Problem
-from ops.statistics.sums_tests import run_on_torch
-from reference import inputs
-from reference.formats import bits
+import planq
+from planq.audit.ops.statistics import sums
+from planq.audit.ops.statistics.norm.adapter import descriptor
+from planq.audit.ops.statistics.sums import Problem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array, bits
 from support.gpu import on_gpu
+
+
+def run_on_torch(desc: Any, x: torch.Tensor) -> Array:
+    """The number that is measured of a tensor on a GPU, which lies as it lies."""
+    stream = torch.cuda.current_stream()
+    plan = planq.Plan.select(stream, desc)
+    workspace = torch.full((plan.workspace_size(),), 0xA5, dtype=torch.uint8, device=x.device)
+    outputs = plan.empty_outputs(torch, device=x.device)
+    args = {info.name: info.args for info in planq.operators()}[desc.operator]
+    plan.run(stream, workspace if workspace.numel() else None, args(input=x, **outputs))
+    found: Array = outputs["output"].cpu().numpy()
+    return found
 
 
 @pytest.mark.parametrize("p", ["one", "two", "infinity"])

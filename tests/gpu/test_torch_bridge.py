@@ -9,9 +9,9 @@ import torch
 
 import planq
 import planq.torch
+from planq.audit.operators import expected
 from support.gpu import cuda, new_stream
-from support.kernels import ADAPTERS
-from support.operators import expected
+from support.own import ADAPTERS
 from support.tensors import from_torch
 from support.torch_operators import cases, check, overloads, some_call
 

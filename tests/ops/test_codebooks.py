@@ -30,13 +30,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planq
-from ops.codebook import reference
-from ops.statistics.estimate_quantiles.adapter import TESTS as QUANTILES
-from ops.statistics.estimate_quantiles.reference import Problem
 from planq import codebooks
-from reference.formats import Array, bits, unpack_nibbles
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.memory import Host
+from planq.audit.ops.codebook import reference
+from planq.audit.ops.statistics.estimate_quantiles.adapter import TESTS as QUANTILES
+from planq.audit.ops.statistics.estimate_quantiles.reference import Problem
+from planq.audit.reference.formats import Array, bits, unpack_nibbles
+from planq.audit.runner import Bench
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

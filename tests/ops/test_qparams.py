@@ -10,7 +10,7 @@ import torch
 from torch.ao.quantization.observer import MinMaxObserver
 
 import planq
-from ops.affine.dynamic_range_quantize import reference
+from planq.audit.ops.affine.dynamic_range_quantize import reference
 
 EDGES = np.array(
     [

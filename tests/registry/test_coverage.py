@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 import planq
-from support import kernels, selections
-from support.operators import OPERATORS
+from planq.audit import kernels, selections
+from planq.audit.operators import OPERATORS
 
 DEVICE = "sm_90"
 HANDFUL = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import dims, kernels
-from support.memory import Host
-from support.selections import name_of
+from planq.audit import dims, kernels
+from planq.audit.memory import Host
+from planq.audit.operators import name_of
 
 HOST = Host()
 KERNELS = [

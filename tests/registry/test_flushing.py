@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import planq
-from support import kernels
-from support.memory import Host
-from support.operators import expected, inputs_of
-from support.promises import judge_of
-from support.runner import Bench
-from support.selections import name_of
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import expected, inputs_of, name_of
+from planq.audit.promises import judge_of
+from planq.audit.runner import Bench
 
 ALONE = Host(1)  # the caller's own thread computes everything
 KERNELS = [

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import planq
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, name_of
+from planq.audit.runner import Bench
 from support.fuzz.engine import Fuzzer, nothing, shard_of, summary
 from support.fuzz.tally import PROPERTY, Tally, gathered, unreached
-from support.memory import Host
-from support.operators import OPERATORS
-from support.runner import Bench
-from support.selections import name_of
 
 FEW = 120
 NAME = "tests/registry/test_fuzz.py::test_host_kernels_agree_with_the_reference[{}]"

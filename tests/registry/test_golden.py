@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import planq
-from support import golden, kernels
-from support.memory import Host
-from support.operators import OPERATORS, all_cases
-from support.selections import name_of
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, all_cases, name_of
+from support import golden
 
 SHARES = 8
 

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 
 import planq
+from planq.audit.operators import OPERATORS
+from planq.audit.runner import arguments
 from support import docs
-from support.operators import OPERATORS
-from support.runner import arguments
 
 MOST_BYTES = 1 << 16
 GRADIENTS = {name for name in OPERATORS if name.endswith("_backward")}

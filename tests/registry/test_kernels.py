@@ -10,17 +10,17 @@ from __future__ import annotations
 import pytest
 
 import planq
-from support import kernels
-from support.memory import Host
-from support.operators import OPERATORS
-from support.selections import name_of
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, name_of
+from support.own import PRIVATE, own_kernels
 
 HOST = Host()
 HOST_KERNELS = [
     pytest.param(operator, kernel, id=name_of(kernel))
     for operator, kernel in (
         *kernels.kernels(planq.Backend.HOST),
-        *kernels.own_kernels(planq.Backend.HOST),
+        *own_kernels(planq.Backend.HOST),
     )
 ]
 every_host_kernel = pytest.mark.parametrize(("operator", "kernel"), HOST_KERNELS)
@@ -28,7 +28,7 @@ every_host_kernel = pytest.mark.parametrize(("operator", "kernel"), HOST_KERNELS
 
 def test_every_operator_of_the_build_has_a_reference() -> None:
     """A new operator without an entry in OPERATORS fails here."""
-    assert {operator.name for operator in kernels.operators()} == OPERATORS.keys()
+    assert {operator.name for operator in planq.operators()} - PRIVATE == OPERATORS.keys()
 
 
 def test_the_registry_lists_host_kernels_for_every_operator() -> None:
@@ -98,11 +98,7 @@ def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.Kerne
 @every_host_kernel
 def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """One, two, three and seven threads on a large and on small cases."""
-    cases = kernels.accepted(operator, name_of(kernel), "host")
-    largest = max(cases, key=lambda case: case.size)
-    for threads in (1, 2, 3, 7):
-        for case in {largest, *kernels.spread(cases, 2)}:
-            kernels.check_kernel(Host(threads), operator, name_of(kernel), case)
+    kernels.check_threads(operator, name_of(kernel))
 
 
 @every_host_kernel

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
-from support import kernels
-from support.memory import Host
-from support.promises import Sums, ulp_apart, within_bound, within_ulp
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.promises import Sums, ulp_apart, within_bound, within_ulp
+from planq.audit.reference.formats import Array
 
 ONE = np.ones(1, np.float32)
 NEXT = np.nextafter(ONE, np.float32(2))

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
-from support import kernels
-from support.memory import Host
-from support.operators import OPERATORS, Case, inputs_of
-from support.runner import Bench
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, Case, inputs_of
+from planq.audit.reference.formats import Array
+from planq.audit.runner import Bench
 
 HOST = Host()
 INVARIANT = planq.PlanPreference(batch_invariant=True)

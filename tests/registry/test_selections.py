@@ -1,4 +1,4 @@
-"""Selection answers what tests/golden/selections.json has: kernel, every reason, every workspace.
+"""Selection answers what planq/audit/selections.json has: kernel, every reason, every workspace.
 
 Recorded when PLANQ_RECORD_SELECTIONS names a file. Kernels that only a build with CUDA has are left
 out where it has none.
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import planq
-from support import kernels, selections
-from support.operators import OPERATORS, all_cases
-from support.selections import Table
+from planq.audit import kernels, selections
+from planq.audit.operators import OPERATORS, all_cases
+from planq.audit.selections import Table
 
 DEVICES = selections.DEVICES if planq.build_info().cuda else ("host",)
 EVERY_CASE = "PLANQ_EVERY_SELECTION" in os.environ

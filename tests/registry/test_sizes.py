@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import planq
-from reference.formats import STORAGE
-from support.operators import OPERATORS
-from support.runner import places
-from support.selections import name_of
+from planq.audit.operators import OPERATORS, name_of
+from planq.audit.reference.formats import STORAGE
+from planq.audit.runner import places
 
 MOST = 2**63 - 1  # bytes; offsets are signed
 # Two sizes that everything is linear between, and beyond; then sizes that may be too large.

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import planq
-from support import kernels, small_stacks
-from support.memory import Host
-from support.operators import OPERATORS, Case, inputs_of
-from support.runner import Bench
-from support.selections import name_of
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, Case, inputs_of, name_of
+from planq.audit.runner import Bench
+from support import small_stacks
 from support.stack import StackProbe
 
 LIMIT = 64 << 10

@@ -12,7 +12,7 @@ import numpy as np
 
 import planq
 from planq import _core
-from reference.formats import STORAGE
+from planq.audit.reference.formats import STORAGE
 
 LIBRARY = Path(_core.__file__).with_name("libplanq.so")
 TENSORS, INT64, FLOAT64, BOOL = range(4)

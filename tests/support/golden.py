@@ -25,12 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import planq
-from reference.formats import Array
-from support import kernels
-from support.memory import Device
-from support.operators import OPERATORS, Case, all_cases, inputs_of
-from support.runner import Bench
-from support.selections import name_of
+from planq.audit import kernels
+from planq.audit.digests import run_digest
+from planq.audit.memory import Device
+from planq.audit.operators import Case, all_cases, name_of
 
 ROOT = Path(__file__).parent.parent.parent
 RECORDED = ROOT / "tests" / "golden" / "gpu.json"
@@ -97,22 +95,6 @@ def numbers(text: str) -> list[int]:
     """`"0-2,7"` as `[0, 1, 2, 7]`."""
     parts = [part.partition("-") for part in text.split(",")]
     return [n for a, _, b in parts for n in range(int(a), int(b or a) + 1)]
-
-
-def digest(operands: dict[str, Array]) -> str:
-    """SHA-256 over the operands' bytes in the order of their names."""
-    total = hashlib.sha256()
-    for name in sorted(operands):
-        total.update(operands[name].tobytes())
-    return total.hexdigest()
-
-
-def run_digest(device: Device, operator: str, case: Case, pref: planq.PlanPreference) -> str:
-    """Runs a case and digests its outputs."""
-    bench = Bench(device, OPERATORS[operator].descriptor(case.problem), pref=pref)
-    bench.load(inputs_of(case))
-    bench.run()
-    return digest(bench.outputs())
 
 
 @dataclass(frozen=True)

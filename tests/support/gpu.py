@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 # torch.cuda is not annotated throughout.
 cuda: Any = torch.cuda

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 SHAPE = (6, 32)
 

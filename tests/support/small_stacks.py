@@ -9,11 +9,10 @@ import ctypes
 import sys
 
 import planq
-from support import kernels
-from support.memory import Host
-from support.operators import OPERATORS, inputs_of
-from support.runner import Bench
-from support.selections import name_of
+from planq.audit import kernels
+from planq.audit.memory import Host
+from planq.audit.operators import OPERATORS, inputs_of, name_of
+from planq.audit.runner import Bench
 
 GUARD = 1 << 20
 ATTRIBUTES = 64  # bytes; more than a pthread_attr_t has

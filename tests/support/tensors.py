@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from reference.formats import STORAGE, Array
+from planq.audit.reference.formats import STORAGE, Array
 
 
 def as_torch(values: Array) -> torch.Tensor:

@@ -16,11 +16,12 @@ import torch
 
 import planq
 import planq.torch
-from reference.formats import Array
-from support.kernels import ADAPTERS, spread
-from support.operators import Case, expected, inputs_of
-from support.promises import judge_of
-from support.runner import gathered, places
+from planq.audit.kernels import spread
+from planq.audit.operators import Case, expected, inputs_of
+from planq.audit.promises import judge_of
+from planq.audit.reference.formats import Array
+from planq.audit.runner import gathered, places
+from support.own import ADAPTERS
 from support.tensors import as_torch, from_torch
 
 OPERATORS = sorted(ADAPTERS)

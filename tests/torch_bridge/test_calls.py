@@ -17,8 +17,8 @@ from torch.autograd import forward_ad
 
 import planq
 import planq.torch
+from planq.audit.operators import OPERATORS
 from planq.torch import _calls, _library
-from support.operators import TESTS
 from support.samples import make_sample
 
 NOOP: Any = importlib.import_module("operators.noop")
@@ -697,7 +697,7 @@ def test_importing_planq_torch_imports_no_compiler() -> None:
 
 def test_importing_planq_imports_none_of_this() -> None:
     """Nor does planq.torch know an operator by name, but the one with a gradient."""
-    names = {path.parent.name for path in (TESTS / "ops").glob("*/*/adapter.py")}
+    names = set(OPERATORS)
     for path in Path(planq.torch.__file__).parent.glob("_*.py"):
         if path.name in ("__init__.py", "_straight_through.py", "_autograd.py"):
             continue
@@ -719,7 +719,7 @@ def test_an_operator_that_is_registered_later_is_defined() -> None:
 
 def test_what_operands_may_be_is_what_schemas_say() -> None:
     """No descriptor of any case has a role that the schema does not know."""
-    from support.kernels import ADAPTERS
+    from support.own import ADAPTERS
 
     for operator, tests in ADAPTERS.items():
         overload = next(

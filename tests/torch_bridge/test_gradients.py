@@ -10,8 +10,9 @@ import torch
 
 import planq
 import planq.torch
-from support.kernels import ADAPTERS, spread
-from support.operators import Case, expected, inputs_of
+from planq.audit.kernels import spread
+from planq.audit.operators import Case, expected, inputs_of
+from support.own import ADAPTERS
 from support.tensors import as_torch, from_torch
 from support.torch_operators import text
 

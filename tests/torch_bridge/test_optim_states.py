@@ -13,7 +13,7 @@ import torch
 
 import planq
 import planq.torch.optim as optim
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 COUNT = 8192

@@ -11,10 +11,11 @@ import pytest
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import planq
+from planq.audit.kernels import spread
 from planq.registry import native_operator
 from planq.torch._results import is_symbol, results_of
 from planq.torch._rules import number, shape_of
-from support.kernels import ADAPTERS, spread
+from support.own import ADAPTERS
 from support.torch_operators import OPERATORS
 
 

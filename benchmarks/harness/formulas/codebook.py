@@ -10,7 +10,9 @@ import numpy as np
 import torch
 
 import planq
-from harness.formulas.segments import Operands, from_tests, packed, unpacked, wide
+from harness.formulas.segments import Operands, packed, unpacked, wide
+from planq.audit.ops.codebook import reference as codebooks
+from planq.audit.ops.statistics.estimate_quantiles import reference as quantiles
 
 Results = tuple[torch.Tensor, ...]
 
@@ -70,7 +72,7 @@ class _Codes:
         self.desc = desc
         self.normalized: bool = getattr(desc, "normalized", False)
         self.name: str = desc.codebook.value
-        self.reference: Any = from_tests("ops.codebook.reference")
+        self.reference: Any = codebooks
 
     def stored(self, codes: torch.Tensor) -> torch.Tensor:
         """Flat codes as stored, the first of a pair in the high nibble."""
@@ -170,7 +172,7 @@ class EstimateQuantiles:
     """Order statistics of sorted elements, at the positions of the tests' reference."""
 
     def __init__(self, desc: Any) -> None:
-        reference: Any = from_tests("ops.statistics.estimate_quantiles.reference")
+        reference: Any = quantiles
         dtype = desc.input_dtype.value
         problem = reference.Problem(desc.shape, dtype, desc.quantiles, desc.tail)
         self.places = _everywhere(reference.positions(problem, math.prod(desc.shape)))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -39,14 +35,6 @@ def segmented(scope: planq.Scope, shape: Extents) -> tuple[Extents, Extents]:
         raise ValueError("blocks are of a matrix, and all of one size")
     tall = shape[0] // scope.rows
     return (tall, scope.rows, pieces, scope.size), (tall, 1, pieces, 1)
-
-
-def from_tests(name: str) -> ModuleType:
-    """A module of the tests: what their reference draws, and the constants of its tables."""
-    tests = str(Path(__file__).parents[3] / "tests")
-    if tests not in sys.path:
-        sys.path.append(tests)
-    return importlib.import_module(name)
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:

@@ -11,12 +11,12 @@ from harness.formulas.segments import (
     Operands,
     codes_of,
     four_bits,
-    from_tests,
     segmented,
     shifted,
     unpacked,
     wide,
 )
+from planq.audit.reference import philox
 
 
 class Static:
@@ -111,7 +111,7 @@ class FakeQuantize(Static):
 
 def _uniform(seed: int, offset: int, shape: tuple[int, ...]) -> torch.Tensor:
     """The uniform numbers of the tests' reference."""
-    return torch.from_numpy(from_tests("reference.philox").uniform(seed, offset, shape))
+    return torch.from_numpy(philox.uniform(seed, offset, shape))
 
 
 class QuantizeBackward(Static):

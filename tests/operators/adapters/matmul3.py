@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import planq
-from reference.formats import Array
-from support.promises import Sums
+from planq.audit.promises import Sums
+from planq.audit.reference.formats import Array
 
 NATIVE: Any = importlib.import_module("operators.matmul3")
 

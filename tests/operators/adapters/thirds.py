@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 NATIVE: Any = importlib.import_module("operators.thirds")
 Shape = tuple[int, int]

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ops.affine.cases import Case, Place
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
-from ops.affine.reference import Problem
-from support import kernels
-from support.kernels import Sharing
-from support.memory import Device, SharedLayout
+from planq.audit import kernels
+from planq.audit.kernels import Sharing
+from planq.audit.memory import Device, SharedLayout
+from planq.audit.ops.affine.cases import Case, Place
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from planq.audit.ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from planq.audit.ops.affine.reference import Problem
 
 PLACES: tuple[Place, ...] = (
     (("token",), (4, 30, 1101)),

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.affine import inputs as affine_inputs
-from ops.affine.cases import BOUNDS, DATA, FLOAT8, PARAMETERS, RANGES
-from ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
-from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
-from ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
-from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
-from ops.affine.quantize.adapter import TESTS as QUANTIZE
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
-from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
-from ops.affine.scopes import ScopeSpec
-from reference.formats import (
+from planq.audit.memory import Host
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.cases import BOUNDS, DATA, FLOAT8, PARAMETERS, RANGES
+from planq.audit.ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
+from planq.audit.ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
+from planq.audit.ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
+from planq.audit.ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
+from planq.audit.ops.affine.quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
+from planq.audit.ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference.formats import (
     CANONICAL_NAN,
     FLOATS,
     INPUT_DTYPES,
@@ -29,7 +30,6 @@ from reference.formats import (
     Arrays,
     bits,
 )
-from support.memory import Host
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

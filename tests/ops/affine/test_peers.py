@@ -29,23 +29,23 @@ import numpy as np
 import pytest
 import torch
 
-from ops.affine import inputs as affine_inputs
-from ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
-from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
-from ops.affine.fake_quantize.adapter import TESTS as FAKE_QUANTIZE
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
-from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
-from ops.affine.quantize.adapter import TESTS as QUANTIZE
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
-from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
-from ops.affine.reference import Problem
-from ops.affine.scopes import ScopeSpec, parameter_shape
-from reference import inputs
-from reference.formats import FLOATS, Array, Arrays, bits, unpack_nibbles
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
+from planq.audit.ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
+from planq.audit.ops.affine.fake_quantize.adapter import TESTS as FAKE_QUANTIZE
+from planq.audit.ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from planq.audit.ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
+from planq.audit.ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
+from planq.audit.ops.affine.quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
+from planq.audit.ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from planq.audit.ops.affine.reference import Problem
+from planq.audit.ops.affine.scopes import ScopeSpec, parameter_shape
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, Array, Arrays, bits, unpack_nibbles
 from support.tensors import as_torch, from_torch
 
 with warnings.catch_warnings():

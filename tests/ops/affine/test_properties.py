@@ -10,23 +10,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ops.affine.adapter import AffineTests
-from ops.affine.cases import Choices
-from ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
-from ops.affine.fake_quantize.adapter import TESTS as FAKE_QUANTIZE
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
-from ops.affine.inputs import storage_shape
-from ops.affine.quantize.adapter import TESTS as QUANTIZE
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
-from ops.affine.reference import Problem
-from ops.affine.scopes import ScopeSpec
-from reference.formats import FLOATS, STORAGE, Array, Arrays, Float, bits
-from support.memory import Host, Layout, SharedLayout
-from support.runner import Bench
+from planq.audit.memory import Host, Layout, SharedLayout
+from planq.audit.ops.affine.adapter import AffineTests
+from planq.audit.ops.affine.cases import Choices
+from planq.audit.ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.dequantize_backward.adapter import TESTS as DEQUANTIZE_BACKWARD
+from planq.audit.ops.affine.fake_quantize.adapter import TESTS as FAKE_QUANTIZE
+from planq.audit.ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from planq.audit.ops.affine.fake_quantize_backward.adapter import TESTS as FAKE_QUANTIZE_BACKWARD
+from planq.audit.ops.affine.inputs import storage_shape
+from planq.audit.ops.affine.quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.quantize_backward.adapter import TESTS as QUANTIZE_BACKWARD
+from planq.audit.ops.affine.reference import Problem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference.formats import FLOATS, STORAGE, Array, Arrays, Float, bits
+from planq.audit.runner import Bench
 
 ADAPTERS = {
     "quantize": QUANTIZE,

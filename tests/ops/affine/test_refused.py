@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import planq
-from ops.affine import inputs as affine_inputs
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.quantize_backward.reference import QuantizeBackwardProblem
-from ops.affine.reference import Problem
-from reference.formats import Array, Arrays
-from support.from_reference import descriptor_of, make_descriptor
-from support.memory import Host, Workspace
-from support.runner import arguments
+from planq.audit.from_reference import descriptor_of, make_descriptor
+from planq.audit.memory import Host, Workspace
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.dequantize_backward.reference import DequantizeBackwardProblem
+from planq.audit.ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from planq.audit.ops.affine.fake_quantize_backward.reference import FakeQuantizeBackwardProblem
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.quantize_backward.reference import QuantizeBackwardProblem
+from planq.audit.ops.affine.reference import Problem
+from planq.audit.reference.formats import Array, Arrays
+from planq.audit.runner import arguments
 
 INF, NAN = float("inf"), float("nan")
 SHAPE = (4, 64)

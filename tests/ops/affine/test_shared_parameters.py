@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.affine.shared_parameters import KINDS, check_accumulators, check_kind
-from support.memory import Host
+from planq.audit.memory import Host
 
 every_number_of_threads = pytest.mark.parametrize("threads", [1, 3])
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import planq
-from ops.codebook import inputs as codebook_inputs
-from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
-from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
-from ops.codebook.codebook_dequantize.reference import CodebookDequantizeProblem
-from ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
-from ops.codebook.reference import Problem
-from reference.formats import Arrays
-from support.from_reference import descriptor_of, make_descriptor
-from support.memory import Host, Workspace
-from support.runner import arguments
+from planq.audit.from_reference import descriptor_of, make_descriptor
+from planq.audit.memory import Host, Workspace
+from planq.audit.ops.codebook import inputs as codebook_inputs
+from planq.audit.ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from planq.audit.ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from planq.audit.ops.codebook.codebook_dequantize.reference import CodebookDequantizeProblem
+from planq.audit.ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
+from planq.audit.ops.codebook.reference import Problem
+from planq.audit.reference.formats import Arrays
+from planq.audit.runner import arguments
 
 SHAPE = (4, 64)
 FORTH = {"input_dtype": "float32", "output_dtype": "uint8"}

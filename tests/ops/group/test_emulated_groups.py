@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.group.cases import Case, cases_of
-from ops.group.dequantize_reduce.adapter import Case as ReduceCase
-from ops.group.dequantize_reduce.adapter import cases_of as reduce_cases_of
-from ops.group.group_dequantize.adapter import problem as from_codes
-from ops.group.group_quantize.adapter import problem as to_codes
-from ops.group.swizzled_quantize import adapter as swizzled
-from reference.formats import Array, Arrays
+from planq.audit.operators import OPERATORS, expected, inputs_of
+from planq.audit.ops.group.cases import Case, cases_of
+from planq.audit.ops.group.dequantize_reduce.adapter import Case as ReduceCase
+from planq.audit.ops.group.dequantize_reduce.adapter import cases_of as reduce_cases_of
+from planq.audit.ops.group.group_dequantize.adapter import problem as from_codes
+from planq.audit.ops.group.group_quantize.adapter import problem as to_codes
+from planq.audit.ops.group.swizzled_quantize import adapter as swizzled
+from planq.audit.reference.formats import Array, Arrays
 from support.emulation import emulated
-from support.operators import OPERATORS, expected, inputs_of
 
 MOST = 3000  # elements: a thread of a block takes a turn of the host's
 NAMES = ("input_dtype", "output_dtype", "mode", "convention")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import planq
-from ops.group.cases import ELEMENTS, FORMS
-from ops.group.group_dequantize.adapter import TESTS as DEQUANTIZE
-from ops.group.group_quantize.adapter import TESTS as QUANTIZE
-from ops.group.reference import GroupDequantizeProblem, GroupQuantizeProblem
-from reference import inputs
-from reference.formats import STORAGE, Array, Arrays, unpack_nibbles
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.group.cases import ELEMENTS, FORMS
+from planq.audit.ops.group.group_dequantize.adapter import TESTS as DEQUANTIZE
+from planq.audit.ops.group.group_quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.group.reference import GroupDequantizeProblem, GroupQuantizeProblem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import STORAGE, Array, Arrays, unpack_nibbles
 
 F16, F32 = np.float16, np.float32
 

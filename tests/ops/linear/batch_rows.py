@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 import planq
-from ops.linear.linear_4bit.reference import FourBitProblem
-from ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
-from ops.linear.linear_mixed.reference import MixedProblem
-from ops.linear.matmul.reference import FloatMatmulProblem
-from reference.formats import STORAGE, Array
-from support import kernels
-from support.memory import Device, TensorTuple, Workspace
-from support.operators import OPERATORS
-from support.runner import Bench
+from planq.audit import kernels
+from planq.audit.memory import Device, TensorTuple, Workspace
+from planq.audit.operators import OPERATORS
+from planq.audit.ops.linear.linear_4bit.reference import FourBitProblem
+from planq.audit.ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
+from planq.audit.ops.linear.linear_mixed.reference import MixedProblem
+from planq.audit.ops.linear.matmul.reference import FloatMatmulProblem
+from planq.audit.reference.formats import STORAGE, Array
+from planq.audit.runner import Bench
 
 # One row, few, a tile's, one more than a tile's, many.
 BATCHES = (1, 2, 7, 64, 129, 4096)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ops.linear.batch_rows import IDS, PROBLEMS, check_rows
-from support.memory import Host
+from planq.audit.memory import Host
 
 
 @pytest.mark.parametrize(("operator", "problem"), PROBLEMS, ids=IDS)

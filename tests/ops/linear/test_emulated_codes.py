@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.linear.linear_4bit.reference import FourBitProblem
-from ops.linear.linear_mixed.reference import MixedProblem
-from ops.linear.matmul.reference import FloatMatmulProblem
-from reference.formats import STORAGE, Array, Arrays
+from planq.audit.operators import OPERATORS, Case, expected, inputs_of
+from planq.audit.ops.linear.linear_4bit.reference import FourBitProblem
+from planq.audit.ops.linear.linear_mixed.reference import MixedProblem
+from planq.audit.ops.linear.matmul.reference import FloatMatmulProblem
+from planq.audit.reference.formats import STORAGE, Array, Arrays
 from support.emulation import emulated
-from support.operators import OPERATORS, Case, expected, inputs_of
 
 OPERATOR_NAMES = ("linear_4bit", "linear_mixed")
 MOST_OUTPUTS = 300

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.linear.linear_4bit.reference import FourBitProblem
-from ops.linear.linear_mixed.reference import MixedProblem
 from ops.linear.test_emulated_codes import aligned, layer_of, tensors_of
-from reference.formats import STORAGE, Array, Arrays
+from planq.audit.ops.linear.linear_4bit.reference import FourBitProblem
+from planq.audit.ops.linear.linear_mixed.reference import MixedProblem
+from planq.audit.reference.formats import STORAGE, Array, Arrays
 from support.emulation import emulated
 
 GROUPS = "groups_sm90"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.linear.float_sums import SLICE, slices, tensor_sm90
-from ops.linear.products import fused
 from ops.linear.test_emulated_codes import aligned
-from reference.formats import FLOATS, STORAGE, Array, narrowed
-from reference.inputs import make
+from planq.audit.ops.linear.float_sums import SLICE, slices, tensor_sm90
+from planq.audit.ops.linear.products import fused
+from planq.audit.reference.formats import FLOATS, STORAGE, Array, narrowed
+from planq.audit.reference.inputs import make
 from support.emulation import emulated
 
 EXTENTS = (

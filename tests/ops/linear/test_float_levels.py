@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.linear import float_sums
-from reference.formats import FLOATS, Array, bits, canonical, narrowed, pack_nibbles
+from planq.audit.ops.linear import float_sums
+from planq.audit.reference.formats import FLOATS, Array, bits, canonical, narrowed, pack_nibbles
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/tensor_cores_h200.npz"

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear import float_sums
-from ops.linear.float_sums import TensorCore
-from ops.linear.linear_4bit.reference import FourBitProblem
-from ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
-from ops.linear.matmul.reference import FloatMatmulProblem
-from reference.formats import Array, Arrays
-from support.operators import OPERATORS, Case, inputs_of
-from support.promises import within_bound
+from planq.audit.operators import OPERATORS, Case, inputs_of
+from planq.audit.ops.linear import float_sums
+from planq.audit.ops.linear.float_sums import TensorCore
+from planq.audit.ops.linear.linear_4bit.reference import FourBitProblem
+from planq.audit.ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
+from planq.audit.ops.linear.matmul.reference import FloatMatmulProblem
+from planq.audit.promises import within_bound
+from planq.audit.reference.formats import Array, Arrays
 
 # Products that are added at once, and the fraction bits of addends and results: the least that the
 # bound assumes, then what was published of an A100, and the model of an H200.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import planq
-from support.selections import name_of
+from planq.audit.operators import name_of
 
 EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
 LOOSEST = planq.PlanPreference(determinism=planq.Determinism.NOT_GUARANTEED)

@@ -11,16 +11,24 @@ import numpy as np
 import pytest
 
 import planq
-from ops.codebook.reference import table
-from ops.linear import float_sums
-from ops.linear.float_layers import run
-from ops.linear.linear_4bit.adapter import TESTS as FOUR_BIT
-from ops.linear.linear_4bit.reference import FourBitProblem
-from ops.linear.linear_mixed.adapter import TESTS as MIXED
-from ops.linear.linear_mixed.reference import MixedProblem
-from reference.formats import FLOATS, Array, Arrays, bits, canonical, narrowed, unpack_nibbles
-from support.from_reference import ReferenceTests
-from support.memory import Host
+from planq.audit.from_reference import ReferenceTests
+from planq.audit.memory import Host
+from planq.audit.ops.codebook.reference import table
+from planq.audit.ops.linear import float_sums
+from planq.audit.ops.linear.float_layers import run
+from planq.audit.ops.linear.linear_4bit.adapter import TESTS as FOUR_BIT
+from planq.audit.ops.linear.linear_4bit.reference import FourBitProblem
+from planq.audit.ops.linear.linear_mixed.adapter import TESTS as MIXED
+from planq.audit.ops.linear.linear_mixed.reference import MixedProblem
+from planq.audit.reference.formats import (
+    FLOATS,
+    Array,
+    Arrays,
+    bits,
+    canonical,
+    narrowed,
+    unpack_nibbles,
+)
 
 GROUPS = "groups_sm90"
 DTYPES = ("bfloat16", "float16")

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import planq
-from ops.memory.elements import DTYPES, INTEGERS
-from reference import inputs
-from reference.formats import FLOATS, STORAGE, Array, bits
+from planq.audit.ops.memory.elements import DTYPES, INTEGERS
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, STORAGE, Array, bits
 
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 HALVES = ("float16", "bfloat16")

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.outlier import entries as lists
-from ops.outlier.coo_to_csc.adapter import to_csc
-from ops.outlier.coo_to_csc.reference import Problem as CscProblem
-from ops.outlier.coo_to_csc.reference import coo_to_csc
-from ops.outlier.coo_to_csr.adapter import to_csr
-from ops.outlier.coo_to_csr.reference import Problem as CsrProblem
-from ops.outlier.coo_to_csr.reference import coo_to_csr
-from reference import inputs
-from reference.formats import Array
+from planq.audit.ops.outlier import entries as lists
+from planq.audit.ops.outlier.coo_to_csc.adapter import to_csc
+from planq.audit.ops.outlier.coo_to_csc.reference import Problem as CscProblem
+from planq.audit.ops.outlier.coo_to_csc.reference import coo_to_csc
+from planq.audit.ops.outlier.coo_to_csr.adapter import to_csr
+from planq.audit.ops.outlier.coo_to_csr.reference import Problem as CsrProblem
+from planq.audit.ops.outlier.coo_to_csr.reference import coo_to_csr
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array
 
 
 def made(rows: int, columns: int, capacity: int, kind: str, seed: int) -> dict[str, Array]:

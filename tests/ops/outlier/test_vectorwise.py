@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.outlier.vectorwise import FORMS, WHOLE, Problem
-from ops.outlier.vectorwise_dequantize.adapter import dequantize
-from ops.outlier.vectorwise_dequantize.reference import dequantize as dequantized
-from ops.outlier.vectorwise_quantize.adapter import descriptor, quantize
-from ops.outlier.vectorwise_quantize.reference import quantize as reference
-from reference import inputs
-from reference.formats import INPUT_DTYPES, Array
+from planq.audit.ops.outlier.vectorwise import FORMS, WHOLE, Problem
+from planq.audit.ops.outlier.vectorwise_dequantize.adapter import dequantize
+from planq.audit.ops.outlier.vectorwise_dequantize.reference import dequantize as dequantized
+from planq.audit.ops.outlier.vectorwise_quantize.adapter import descriptor, quantize
+from planq.audit.ops.outlier.vectorwise_quantize.reference import quantize as reference
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import INPUT_DTYPES, Array
 
 VECTORS = tuple(form for form in FORMS if form not in WHOLE)
 

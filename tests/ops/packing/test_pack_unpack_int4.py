@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from torch.quantization._quantized_conversions import pack_int4_to_int8, unpack_int8_to_int4
 
 import planq
-from ops.packing.int4 import DTYPES, ORDERS, Problem, random_bytes
-from ops.packing.pack_int4 import reference as pack_reference
-from ops.packing.pack_int4.adapter import descriptor as pack_descriptor
-from ops.packing.pack_int4.adapter import pack
-from ops.packing.unpack_int4 import reference as unpack_reference
-from ops.packing.unpack_int4.adapter import descriptor as unpack_descriptor
-from ops.packing.unpack_int4.adapter import unpack
-from reference.formats import Array
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.packing.int4 import DTYPES, ORDERS, Problem, random_bytes
+from planq.audit.ops.packing.pack_int4 import reference as pack_reference
+from planq.audit.ops.packing.pack_int4.adapter import descriptor as pack_descriptor
+from planq.audit.ops.packing.pack_int4.adapter import pack
+from planq.audit.ops.packing.unpack_int4 import reference as unpack_reference
+from planq.audit.ops.packing.unpack_int4.adapter import descriptor as unpack_descriptor
+from planq.audit.ops.packing.unpack_int4.adapter import unpack
+from planq.audit.reference.formats import Array
 
 ALL_BYTES = np.arange(256, dtype=np.uint8)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.routing.moe_permute import cases as permutations
-from ops.routing.moe_unpermute import cases as sums
-from reference.formats import Array, Arrays
+from planq.audit.operators import expected, inputs_of
+from planq.audit.ops.routing.moe_permute import cases as permutations
+from planq.audit.ops.routing.moe_unpermute import cases as sums
+from planq.audit.reference.formats import Array, Arrays
 from support.emulation import emulated
-from support.operators import expected, inputs_of
 
 # All that the operators have, in their order.
 PERMUTED = (

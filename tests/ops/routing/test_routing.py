@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.affine.reference import fma
-from ops.routing.moe_permute.adapter import permute
-from ops.routing.moe_permute.reference import Problem
-from ops.routing.moe_unpermute.adapter import unpermute
-from ops.routing.moe_unpermute.reference import Problem as SumProblem
-from ops.routing.routes import KINDS, any_bits, experts_of
-from reference import inputs
-from reference.formats import Array
+from planq.audit.ops.affine.reference import fma
+from planq.audit.ops.routing.moe_permute.adapter import permute
+from planq.audit.ops.routing.moe_permute.reference import Problem
+from planq.audit.ops.routing.moe_unpermute.adapter import unpermute
+from planq.audit.ops.routing.moe_unpermute.reference import Problem as SumProblem
+from planq.audit.ops.routing.routes import KINDS, any_bits, experts_of
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array
 from support.tensors import as_torch
 
 

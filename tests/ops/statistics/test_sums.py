@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import planq
-from ops.statistics import sums
-from ops.statistics.sums import Problem
-from ops.statistics.sums_tests import measure
-from reference import inputs
-from reference.formats import FLOATS, INPUT_DTYPES, STORAGE, Array, bits
-from support.memory import Host, Layout
+from planq.audit.memory import Host, Layout
+from planq.audit.ops.statistics import sums
+from planq.audit.ops.statistics.sums import Problem
+from planq.audit.ops.statistics.sums_tests import measure
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, INPUT_DTYPES, STORAGE, Array, bits
 
 F32 = np.float32
 INF = float("inf")

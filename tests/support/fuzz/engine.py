@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 
 import planq
-from reference.formats import Arrays
-from support.dims import NAME, shape_of, with_extent
+from planq.audit.dims import NAME, shape_of, with_extent
+from planq.audit.kernels import ANYTHING, PROMISE, is_taken, pinned
+from planq.audit.memory import Device, Host, Layout, Operand
+from planq.audit.operators import OPERATORS, Case, name_of
+from planq.audit.promises import judge_of
+from planq.audit.reference.formats import Arrays
+from planq.audit.runner import Bench, arguments
 from support.fuzz.layouts import layouts, meant
 from support.fuzz.problems import Draw, bases, drawn, known
 from support.fuzz.tally import Tally
 from support.fuzz.values import hostile
-from support.kernels import ANYTHING, PROMISE, is_taken, pinned
-from support.memory import Device, Host, Layout, Operand
-from support.operators import OPERATORS, Case
-from support.promises import judge_of
-from support.runner import Bench, arguments
-from support.selections import name_of
 
 ALONE = Host(1)
 # How often there is a Dim, a bound launch, a second run; and of operands, how often one is left out

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import planq
-from reference.formats import Arrays
+from planq.audit.memory import CONTIGUOUS, Layout, SharedLayout
+from planq.audit.reference.formats import Arrays
 from support.fuzz.problems import Draw
-from support.memory import CONTIGUOUS, Layout, SharedLayout
 
 OFFSETS = (0, 0, 0, 1, 1, 2, 3, 5, 8)
 PITCHES = (0, 0, 0, 1, 3, 8, 16)

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any
 
 import planq
-from support import selections
-from support.operators import OPERATORS, Case, all_cases
+from planq.audit import selections
+from planq.audit.operators import OPERATORS, Case, all_cases
 
 EXTENTS = (
     *(1, 1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 23, 31, 32, 33, 47, 48, 63, 64, 65, 96, 97),

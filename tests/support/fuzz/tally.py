@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import planq
-from support.selections import name_of
+from planq.audit.operators import name_of
 
 PROPERTY = "fuzz"
 

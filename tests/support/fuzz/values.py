@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 import planq
-from reference import inputs
-from reference.formats import FLOATS, Array, Arrays, Float
-from reference.inputs import bell, field, hashed, rounded
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, Array, Arrays, Float
+from planq.audit.reference.inputs import bell, field, hashed, rounded
+from planq.audit.runner import places
 from support.fuzz.problems import Draw
-from support.runner import places
 
 # Operands whose values have an order or a sign that hostile ones would not have.
 MEANT = ("codebook", "history")

@@ -12,14 +12,22 @@ import pytest
 import torch
 
 import planq
-from ops.affine import inputs as affine_inputs
-from ops.affine.cases import FLOAT8, OUTPUTS, PARAMETERS
-from ops.affine.dequantize.adapter import TESTS
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.scopes import ScopeSpec
-from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, STORAGE, Array, Arrays, bits
+from planq.audit.memory import Host
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.cases import FLOAT8, OUTPUTS, PARAMETERS
+from planq.audit.ops.affine.dequantize.adapter import TESTS
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference.formats import (
+    CANONICAL_NAN,
+    FLOATS,
+    INPUT_DTYPES,
+    STORAGE,
+    Array,
+    Arrays,
+    bits,
+)
 from support.bitsandbytes_host import bnb
-from support.memory import Host
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

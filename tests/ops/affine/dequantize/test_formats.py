@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import planq
-from ops.affine import inputs as affine_inputs
-from ops.affine import microscaling
-from ops.affine.dequantize.adapter import TESTS
-from ops.affine.dequantize.cases import FORMATS
-from ops.affine.dequantize.reference import DequantizeProblem
-from support.memory import Host, Layout
-from support.runner import Bench
+from planq.audit.memory import Host, Layout
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine import microscaling
+from planq.audit.ops.affine.dequantize.adapter import TESTS
+from planq.audit.ops.affine.dequantize.cases import FORMATS
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.runner import Bench
 
 F32 = np.float32
 HOST = Host()

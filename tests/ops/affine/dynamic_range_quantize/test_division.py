@@ -12,12 +12,12 @@ import math
 import numpy as np
 import pytest
 
-from ops.affine.dynamic_range_quantize.adapter import descriptor
-from ops.affine.dynamic_range_quantize.reference import Problem
-from reference import inputs
-from reference.formats import FLOATS, Array
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.memory import Host
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, Array
+from planq.audit.runner import Bench
 
 F32 = np.float32
 ROWS, COLUMNS = 256, 4096

@@ -11,14 +11,25 @@ import numpy as np
 import pytest
 
 import planq
-from ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
-from ops.affine.dynamic_range_quantize.adapter import check_problem, descriptor, quantize
-from ops.affine.dynamic_range_quantize.reference import Problem
-from ops.affine.scopes import ScopeSpec
-from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, bits, unpack_nibbles
-from support.from_reference import scope as make_scope
-from support.memory import Host
+from planq.audit.from_reference import scope as make_scope
+from planq.audit.memory import Host
+from planq.audit.ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import (
+    check_problem,
+    descriptor,
+    quantize,
+)
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import (
+    CANONICAL_NAN,
+    FLOATS,
+    INPUT_DTYPES,
+    Array,
+    bits,
+    unpack_nibbles,
+)
 
 F32 = np.float32
 SCOPES: tuple[ScopeSpec, ...] = (

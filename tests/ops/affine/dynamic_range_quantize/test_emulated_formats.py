@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.affine.dynamic_range_quantize.cases import Case, format_cases, format_problems
-from reference.formats import Array
+from planq.audit.ops.affine.dynamic_range_quantize.cases import Case, format_cases, format_problems
+from planq.audit.reference.formats import Array
 from support.emulation import emulated
 
 MOST = 20000  # elements: a thread of a block takes a turn of the host's

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import planq
-from ops.affine import microscaling
-from ops.affine.dynamic_range_quantize.adapter import descriptor
-from ops.affine.dynamic_range_quantize.cases import FORMATS, outputs
-from ops.affine.dynamic_range_quantize.reference import Problem
-from reference import inputs
-from reference.formats import Array, bits, unpack_nibbles
-from support.memory import Host, Layout
-from support.runner import Bench
+from planq.audit.memory import Host, Layout
+from planq.audit.ops.affine import microscaling
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.cases import FORMATS, outputs
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array, bits, unpack_nibbles
+from planq.audit.runner import Bench
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

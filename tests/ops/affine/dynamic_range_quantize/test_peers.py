@@ -30,11 +30,11 @@ import pytest
 import torch
 from torch.ao.quantization.observer import MinMaxObserver, PerChannelMinMaxObserver
 
-from ops.affine.cases import FLOAT8
-from ops.affine.dynamic_range_quantize.adapter import quantize
-from ops.affine.dynamic_range_quantize.reference import Problem
-from reference import inputs
-from reference.formats import FLOATS, Array, bits, unpack_nibbles
+from planq.audit.ops.affine.cases import FLOAT8
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import quantize
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, Array, bits, unpack_nibbles
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

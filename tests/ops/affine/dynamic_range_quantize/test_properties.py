@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
-from ops.affine.dynamic_range_quantize.adapter import check_problem, descriptor
-from ops.affine.dynamic_range_quantize.cases import outputs
-from ops.affine.dynamic_range_quantize.reference import Problem
-from ops.affine.scopes import ScopeSpec
-from reference.formats import FLOATS, INPUT_DTYPES, Array, Float
-from support.memory import Host, Layout
-from support.runner import Bench
+from planq.audit.memory import Host, Layout
+from planq.audit.ops.affine.cases import BOUNDS, FLOAT8, OUTPUTS
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import check_problem, descriptor
+from planq.audit.ops.affine.dynamic_range_quantize.cases import outputs
+from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference.formats import FLOATS, INPUT_DTYPES, Array, Float
+from planq.audit.runner import Bench
 
 fixed = settings(
     max_examples=1500,

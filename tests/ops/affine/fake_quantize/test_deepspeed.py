@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import planq
-from ops.affine.fake_quantize.adapter import TESTS
-from ops.affine.fake_quantize.deepspeed import FORMS, Case, DeepSpeedProblem, tiny_cases
-from ops.group.cases import ELEMENTS
-from reference import inputs
-from reference.formats import CANONICAL_NAN, STORAGE, Array, Arrays, bits
-from reference.philox import uniform
-from support.from_reference import descriptor_of
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.from_reference import descriptor_of
+from planq.audit.memory import Host
+from planq.audit.ops.affine.fake_quantize.adapter import TESTS
+from planq.audit.ops.affine.fake_quantize.deepspeed import FORMS, Case, DeepSpeedProblem, tiny_cases
+from planq.audit.ops.group.cases import ELEMENTS
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import CANONICAL_NAN, STORAGE, Array, Arrays, bits
+from planq.audit.reference.philox import uniform
+from planq.audit.runner import Bench
 
 F32 = np.float32
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.affine.fake_quantize.deepspeed import (
+from planq.audit.operators import expected, inputs_of
+from planq.audit.ops.affine.fake_quantize.deepspeed import (
     EPS,
     FORMS,
     Case,
@@ -16,10 +17,9 @@ from ops.affine.fake_quantize.deepspeed import (
     deepspeed_cases,
     empty_deepspeed_cases,
 )
-from ops.group.cases import ELEMENTS
-from reference.formats import Array
+from planq.audit.ops.group.cases import ELEMENTS
+from planq.audit.reference.formats import Array
 from support.emulation import emulated
-from support.operators import expected, inputs_of
 
 MOST = 50000  # elements: a thread of a block takes a turn of the host's
 EXTENTS = ("rows", "columns", "input_stride", "output_stride", "group_size", "bits")

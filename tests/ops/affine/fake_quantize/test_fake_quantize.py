@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 import planq
-from ops.affine import inputs as affine_inputs
-from ops.affine.cases import DATA, PARAMETERS, RANGES
-from ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
-from ops.affine.dequantize.reference import DequantizeProblem
-from ops.affine.dynamic_range_quantize import reference as dynamic_range
-from ops.affine.dynamic_range_quantize.adapter import quantize as dynamic_range_quantize
-from ops.affine.dynamic_range_quantize.cases import KINDS as DYNAMIC_DATA
-from ops.affine.fake_quantize.adapter import TESTS
-from ops.affine.fake_quantize.reference import FakeQuantizeProblem
-from ops.affine.quantize.adapter import TESTS as QUANTIZE
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.scopes import ScopeSpec
-from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, Arrays, bits
-from reference.philox import philox, uniform, words
-from support.from_reference import make_descriptor
-from support.memory import Host
-from support.runner import arguments
+from planq.audit.from_reference import make_descriptor
+from planq.audit.memory import Host
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.cases import DATA, PARAMETERS, RANGES
+from planq.audit.ops.affine.dequantize.adapter import TESTS as DEQUANTIZE
+from planq.audit.ops.affine.dequantize.reference import DequantizeProblem
+from planq.audit.ops.affine.dynamic_range_quantize import reference as dynamic_range
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import quantize as dynamic_range_quantize
+from planq.audit.ops.affine.dynamic_range_quantize.cases import KINDS as DYNAMIC_DATA
+from planq.audit.ops.affine.fake_quantize.adapter import TESTS
+from planq.audit.ops.affine.fake_quantize.reference import FakeQuantizeProblem
+from planq.audit.ops.affine.quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, Arrays, bits
+from planq.audit.reference.philox import philox, uniform, words
+from planq.audit.runner import arguments
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

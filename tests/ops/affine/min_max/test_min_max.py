@@ -13,13 +13,13 @@ import torch
 from torch.ao.quantization import MinMaxObserver, PerChannelMinMaxObserver
 
 import planq
-from ops.affine.min_max.adapter import check_problem, descriptor, measure
-from ops.affine.min_max.cases import Case
-from ops.affine.min_max.reference import Problem, ScopeSpec
-from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, bits
-from support.memory import Host, Layout
-from support.runner import Bench
+from planq.audit.memory import Host, Layout
+from planq.audit.ops.affine.min_max.adapter import check_problem, descriptor, measure
+from planq.audit.ops.affine.min_max.cases import Case
+from planq.audit.ops.affine.min_max.reference import Problem, ScopeSpec
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, bits
+from planq.audit.runner import Bench
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

@@ -10,13 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.affine import inputs as affine_inputs
-from ops.affine.cases import BOUNDS, DATA, FLOAT8, OUTPUTS, PARAMETERS
-from ops.affine.quantize.adapter import TESTS
-from ops.affine.quantize.reference import QuantizeProblem
-from ops.affine.scopes import ScopeSpec
-from reference.formats import FLOATS, INPUT_DTYPES, INTEGER_RANGES, STORAGE, Array, Arrays, bits
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.affine import inputs as affine_inputs
+from planq.audit.ops.affine.cases import BOUNDS, DATA, FLOAT8, OUTPUTS, PARAMETERS
+from planq.audit.ops.affine.quantize.adapter import TESTS
+from planq.audit.ops.affine.quantize.reference import QuantizeProblem
+from planq.audit.ops.affine.scopes import ScopeSpec
+from planq.audit.reference.formats import (
+    FLOATS,
+    INPUT_DTYPES,
+    INTEGER_RANGES,
+    STORAGE,
+    Array,
+    Arrays,
+    bits,
+)
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

@@ -15,17 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.codebook import inputs as codebook_inputs
-from ops.codebook.blockwise_dequantize.adapter import TESTS
-from ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
-from ops.codebook.blockwise_quantize.adapter import TESTS as QUANTIZE
-from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
-from ops.codebook.cases import BOOKS, PARAMETERS
-from ops.codebook.reference import table
-from reference import inputs
-from reference.formats import CANONICAL_NAN, INPUT_DTYPES, STORAGE, Array, bits, narrowed
+from planq.audit.memory import Host
+from planq.audit.ops.codebook import inputs as codebook_inputs
+from planq.audit.ops.codebook.blockwise_dequantize.adapter import TESTS
+from planq.audit.ops.codebook.blockwise_dequantize.reference import BlockwiseDequantizeProblem
+from planq.audit.ops.codebook.blockwise_quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from planq.audit.ops.codebook.cases import BOOKS, PARAMETERS
+from planq.audit.ops.codebook.reference import table
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import (
+    CANONICAL_NAN,
+    INPUT_DTYPES,
+    STORAGE,
+    Array,
+    bits,
+    narrowed,
+)
 from support.bitsandbytes_host import bnb
-from support.memory import Host
 from support.tensors import as_torch, from_torch
 
 F32 = np.float32

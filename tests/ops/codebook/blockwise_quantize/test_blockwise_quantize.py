@@ -29,15 +29,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.codebook import inputs as codebook_inputs
-from ops.codebook.blockwise_quantize.adapter import TESTS
-from ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
-from ops.codebook.cases import BOOKS, DATA, PARAMETERS
-from ops.codebook.reference import NF4_THRESHOLDS, table
-from reference import inputs
-from reference.formats import INPUT_DTYPES, STORAGE, Array, bits, unpack_nibbles
+from planq.audit.memory import Host
+from planq.audit.ops.codebook import inputs as codebook_inputs
+from planq.audit.ops.codebook.blockwise_quantize.adapter import TESTS
+from planq.audit.ops.codebook.blockwise_quantize.reference import BlockwiseQuantizeProblem
+from planq.audit.ops.codebook.cases import BOOKS, DATA, PARAMETERS
+from planq.audit.ops.codebook.reference import NF4_THRESHOLDS, table
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import INPUT_DTYPES, STORAGE, Array, bits, unpack_nibbles
 from support.bitsandbytes_host import bnb
-from support.memory import Host
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from ops.codebook import inputs as codebook_inputs
-from ops.codebook.cases import BOOKS, PARAMETERS
-from ops.codebook.codebook_dequantize.adapter import TESTS
-from ops.codebook.codebook_dequantize.reference import CodebookDequantizeProblem
-from ops.codebook.reference import table
-from reference import inputs
-from reference.formats import CANONICAL_NAN, INPUT_DTYPES, bits, narrowed
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.codebook import inputs as codebook_inputs
+from planq.audit.ops.codebook.cases import BOOKS, PARAMETERS
+from planq.audit.ops.codebook.codebook_dequantize.adapter import TESTS
+from planq.audit.ops.codebook.codebook_dequantize.reference import CodebookDequantizeProblem
+from planq.audit.ops.codebook.reference import table
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import CANONICAL_NAN, INPUT_DTYPES, bits, narrowed
 
 F32 = np.float32
 Problem = CodebookDequantizeProblem

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ops.codebook.codebook_quantize.adapter import TESTS
-from ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
-from reference.formats import Array
-from support.memory import Device
+from planq.audit.memory import Device
+from planq.audit.ops.codebook.codebook_quantize.adapter import TESTS
+from planq.audit.ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
+from planq.audit.reference.formats import Array
 
 
 def any_table(seed: int, most: int) -> Array:

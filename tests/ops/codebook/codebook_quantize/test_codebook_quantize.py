@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from ops.codebook import inputs as codebook_inputs
-from ops.codebook.cases import BOOKS, DATA, PARAMETERS
-from ops.codebook.codebook_quantize.adapter import TESTS
 from ops.codebook.codebook_quantize.any_tables import check_any_tables
-from ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
-from ops.codebook.reference import table
-from reference import inputs
-from reference.formats import INPUT_DTYPES, STORAGE, Array, bits, unpack_nibbles
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.memory import Host
+from planq.audit.ops.codebook import inputs as codebook_inputs
+from planq.audit.ops.codebook.cases import BOOKS, DATA, PARAMETERS
+from planq.audit.ops.codebook.codebook_quantize.adapter import TESTS
+from planq.audit.ops.codebook.codebook_quantize.reference import CodebookQuantizeProblem
+from planq.audit.ops.codebook.reference import table
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import INPUT_DTYPES, STORAGE, Array, bits, unpack_nibbles
+from planq.audit.runner import Bench
 
 F32, F64 = np.float32, np.float64
 INF, NAN = float("inf"), float("nan")

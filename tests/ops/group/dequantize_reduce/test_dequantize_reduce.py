@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import planq
-from ops.group.dequantize_reduce.adapter import TESTS
-from ops.group.dequantize_reduce.reference import DequantizeReduceProblem
-from reference.formats import Array, Arrays
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.group.dequantize_reduce.adapter import TESTS
+from planq.audit.ops.group.dequantize_reduce.reference import DequantizeReduceProblem
+from planq.audit.reference.formats import Array, Arrays
 
 F32 = np.float32
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import planq
-from ops.group.swizzled_quantize.adapter import TESTS
-from ops.group.swizzled_quantize.reference import SwizzledQuantizeProblem
-from reference import inputs
-from reference.formats import Arrays
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.group.swizzled_quantize.adapter import TESTS
+from planq.audit.ops.group.swizzled_quantize.reference import SwizzledQuantizeProblem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Arrays
 
 F32 = np.float32
 # DeepSpeed's places of 32 groups for two nodes of four devices and two slices.

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.code_sum.adapter import TESTS
-from ops.linear.code_sum.reference import SumProblem
-from ops.linear.products import CODES
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.linear.code_sum.adapter import TESTS
+from planq.audit.ops.linear.code_sum.reference import SumProblem
+from planq.audit.ops.linear.products import CODES
 
 LARGEST = {"int8": 128, "uint8": 255, "int4": 8, "uint4": 15}
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.float_layers import run
-from ops.linear.grouped_linear.adapter import TESTS
-from ops.linear.grouped_linear.reference import GroupedProblem
-from ops.linear.linear_fp8.reference import BLOCKS
-from reference.formats import Array, Arrays
+from planq.audit.ops.linear.float_layers import run
+from planq.audit.ops.linear.grouped_linear.adapter import TESTS
+from planq.audit.ops.linear.grouped_linear.reference import GroupedProblem
+from planq.audit.ops.linear.linear_fp8.reference import BLOCKS
+from planq.audit.reference.formats import Array, Arrays
 
 EXPERTS, N, K = 4, 24, 256
 GROUP, BLOCK = planq.Scope.group(128), planq.Scope.block(128, 128)

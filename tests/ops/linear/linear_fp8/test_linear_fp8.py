@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.linear_fp8.adapter import TESTS
-from ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.linear.linear_fp8.adapter import TESTS
+from planq.audit.ops.linear.linear_fp8.reference import BLOCKS, Fp8Problem
 
 GROUP, BLOCK = planq.Scope.group(128), planq.Scope.block(128, 128)
 

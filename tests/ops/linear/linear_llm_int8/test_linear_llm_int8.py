@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.linear_llm_int8.adapter import TESTS
-from ops.linear.linear_llm_int8.cases import Case
-from ops.linear.linear_llm_int8.reference import Problem, linear_llm_int8
-from ops.outlier.llm_int8_quantize.adapter import TESTS as QUANTIZE
-from ops.outlier.llm_int8_quantize.cases import planted
-from ops.outlier.llm_int8_quantize.reference import Problem as QuantizeProblem
-from reference.formats import INPUT_DTYPES, Array, Arrays, bits
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.memory import Host
+from planq.audit.ops.linear.linear_llm_int8.adapter import TESTS
+from planq.audit.ops.linear.linear_llm_int8.cases import Case
+from planq.audit.ops.linear.linear_llm_int8.reference import Problem, linear_llm_int8
+from planq.audit.ops.outlier.llm_int8_quantize.adapter import TESTS as QUANTIZE
+from planq.audit.ops.outlier.llm_int8_quantize.cases import planted
+from planq.audit.ops.outlier.llm_int8_quantize.reference import Problem as QuantizeProblem
+from planq.audit.reference.formats import INPUT_DTYPES, Array, Arrays, bits
+from planq.audit.runner import Bench
 
 F32 = np.float32
 CHAIN = {"accumulation": "tensor_sm90"}

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.float_layers import run
-from ops.linear.linear_mixed.adapter import TESTS
-from ops.linear.linear_mixed.reference import MixedProblem
-from reference.formats import FLOATS
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.linear.float_layers import run
+from planq.audit.ops.linear.linear_mixed.adapter import TESTS
+from planq.audit.ops.linear.linear_mixed.reference import MixedProblem
+from planq.audit.reference.formats import FLOATS
 
 ORDERS = ("tensor_sm90", "lanes")
 TENSOR = {"accumulation": "tensor_sm90"}

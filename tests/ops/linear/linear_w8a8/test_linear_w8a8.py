@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.linear_w8a8.adapter import TESTS
-from ops.linear.linear_w8a8.reference import BITSANDBYTES_FACTOR, LinearProblem, fused
-from ops.linear.products import codes
-from reference.formats import INPUT_DTYPES, Array, Arrays
-from reference.inputs import make
-from support.from_reference import make_descriptor
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.from_reference import make_descriptor
+from planq.audit.memory import Host
+from planq.audit.ops.linear.linear_w8a8.adapter import TESTS
+from planq.audit.ops.linear.linear_w8a8.reference import BITSANDBYTES_FACTOR, LinearProblem, fused
+from planq.audit.ops.linear.products import codes
+from planq.audit.reference.formats import INPUT_DTYPES, Array, Arrays
+from planq.audit.reference.inputs import make
+from planq.audit.runner import Bench
 
 F32 = np.float32
 

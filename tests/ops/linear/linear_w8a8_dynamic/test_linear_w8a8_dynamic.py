@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.linear_w8a8_dynamic.cases import cases
-from reference.formats import Array
-from support.from_reference import HOST_DEVICE, make_descriptor
-from support.operators import inputs_of
-from support.runner import Bench
+from planq.audit.from_reference import HOST_DEVICE, make_descriptor
+from planq.audit.operators import inputs_of
+from planq.audit.ops.linear.linear_w8a8_dynamic.cases import cases
+from planq.audit.reference.formats import Array
+from planq.audit.runner import Bench
 
 
 def outputs(operator: str, given: dict[str, Array], **fields: Any) -> dict[str, Array]:

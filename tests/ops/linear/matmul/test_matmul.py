@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.matmul.adapter import TESTS
-from ops.linear.matmul.reference import FloatMatmulProblem
-from reference.formats import FLOATS, Array
-from reference.inputs import make
-from support.memory import Host
-from support.selections import name_of
+from planq.audit.memory import Host
+from planq.audit.operators import name_of
+from planq.audit.ops.linear.matmul.adapter import TESTS
+from planq.audit.ops.linear.matmul.reference import FloatMatmulProblem
+from planq.audit.reference.formats import FLOATS, Array
+from planq.audit.reference.inputs import make
 
 ORDERS = ("tensor_sm90", "lanes")
 

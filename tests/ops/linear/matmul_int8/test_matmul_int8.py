@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import planq
-from ops.linear.matmul_int8.adapter import TESTS
-from ops.linear.matmul_int8.reference import MatmulProblem
-from ops.linear.products import CODES, codes, stored
-from reference.formats import Array
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.linear.matmul_int8.adapter import TESTS
+from planq.audit.ops.linear.matmul_int8.reference import MatmulProblem
+from planq.audit.ops.linear.products import CODES, codes, stored
+from planq.audit.reference.formats import Array
 
 # The largest product of two codes of each pair.
 LARGEST = {"int8": 128, "uint8": 255, "int4": 8, "uint4": 15}

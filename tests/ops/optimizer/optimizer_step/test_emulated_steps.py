@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.optimizer.optimizer_step.adapter import TESTS
-from ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
-from ops.optimizer.optimizer_step.reference import LISTS
-from reference.formats import Array, Arrays
+from planq.audit.operators import expected, inputs_of
+from planq.audit.ops.optimizer.optimizer_step.adapter import TESTS
+from planq.audit.ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
+from planq.audit.ops.optimizer.optimizer_step.reference import LISTS
+from planq.audit.reference.formats import Array, Arrays
 from support.emulation import emulated
-from support.operators import expected, inputs_of
 
 FORMATS = {"float32": "Float32", "blockwise8": "Blockwise8", "static8": "Static8"}
 NAMES = ("algorithm", "parameter_dtype", "gradient_dtype", "weight_decay_mode", "trust_ratio")

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import planq
-from ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
-from ops.optimizer.optimizer_step.reference import Problem, dynamic_map
-from reference import inputs
-from reference.formats import Array, Arrays, bits
-from support.memory import Host
-from support.runner import Bench, gathered
+from planq.audit.memory import Host
+from planq.audit.ops.optimizer.optimizer_step.cases import SCALARS, Case, long_cases
+from planq.audit.ops.optimizer.optimizer_step.reference import Problem, dynamic_map
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import Array, Arrays, bits
+from planq.audit.runner import Bench, gathered
 
 COUNT = 3000
 F32 = np.float32

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.outlier import matrices
-from ops.outlier.double_quantize.adapter import quantize
-from ops.outlier.double_quantize.reference import Problem, double_quantize
-from ops.outlier.matrices import ELEMENTS
-from reference.formats import Array
+from planq.audit.memory import Host
+from planq.audit.ops.outlier import matrices
+from planq.audit.ops.outlier.double_quantize.adapter import quantize
+from planq.audit.ops.outlier.double_quantize.reference import Problem, double_quantize
+from planq.audit.ops.outlier.matrices import ELEMENTS
+from planq.audit.reference.formats import Array
 from support.bitsandbytes_host import bnb
-from support.memory import Host
 
 ROW = ("row_absmax", "row_codes")
 COLUMN = ("column_absmax", "column_codes")

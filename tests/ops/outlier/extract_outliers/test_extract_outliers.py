@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import planq
-from ops.outlier.extract_outliers.adapter import descriptor
-from ops.outlier.extract_outliers.reference import Problem
-from ops.outlier.layouts import LAYOUTS, memory_of, random_integers
-from reference.formats import Array
+from planq.audit.ops.outlier.extract_outliers.adapter import descriptor
+from planq.audit.ops.outlier.extract_outliers.reference import Problem
+from planq.audit.ops.outlier.layouts import LAYOUTS, memory_of, random_integers
+from planq.audit.reference.formats import Array
 
 
 def extract(problem: Problem, memory: Array, index: list[int], count: int) -> Array:

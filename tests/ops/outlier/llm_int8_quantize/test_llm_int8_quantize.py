@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import planq
-from ops.affine.dynamic_range_quantize.adapter import descriptor as dynamic_descriptor
-from ops.outlier.llm_int8_quantize.adapter import TESTS, check_problem
-from ops.outlier.llm_int8_quantize.cases import DTYPES, KINDS, Case, planted
-from ops.outlier.llm_int8_quantize.reference import Problem
-from reference import inputs
-from reference.formats import FLOATS, Array, bits
+from planq.audit.memory import Host, Layout
+from planq.audit.ops.affine.dynamic_range_quantize.adapter import descriptor as dynamic_descriptor
+from planq.audit.ops.outlier.llm_int8_quantize.adapter import TESTS, check_problem
+from planq.audit.ops.outlier.llm_int8_quantize.cases import DTYPES, KINDS, Case, planted
+from planq.audit.ops.outlier.llm_int8_quantize.reference import Problem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import FLOATS, Array, bits
 from support.bitsandbytes_host import bnb
-from support.memory import Host, Layout
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")
@@ -193,8 +193,8 @@ class TestPlantedDefects:
 
 def test_without_outliers_it_is_dynamic_range_quantize() -> None:
     """The same codes and scales, by every quotient."""
-    from ops.affine.dynamic_range_quantize.reference import Problem as DynamicProblem
-    from support.runner import Bench
+    from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem as DynamicProblem
+    from planq.audit.runner import Bench
 
     for quotient, dtype in itertools.product(("divide", "reciprocal", "ratio"), DTYPES):
         problem = Problem((9, 200), dtype, 0.0, 4, quotient)

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.outlier import matrices
-from ops.outlier.matrices import ELEMENTS, TILE
-from ops.outlier.row_column_absmax.adapter import measure
-from ops.outlier.row_column_absmax.reference import Problem, row_column_absmax
-from reference.formats import Array
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.outlier import matrices
+from planq.audit.ops.outlier.matrices import ELEMENTS, TILE
+from planq.audit.ops.outlier.row_column_absmax.adapter import measure
+from planq.audit.ops.outlier.row_column_absmax.reference import Problem, row_column_absmax
+from planq.audit.reference.formats import Array
 
 
 class TestValuesWorkedOutByHand:

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.outlier.entries import KINDS, kept
-from ops.outlier.matrices import ELEMENTS
-from ops.outlier.spmm_coo.adapter import multiply
-from ops.outlier.spmm_coo.cases import DATA, WEIGHTS, Case
-from ops.outlier.spmm_coo.reference import Problem, fma, spmm_coo
-from reference.formats import Array
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.outlier.entries import KINDS, kept
+from planq.audit.ops.outlier.matrices import ELEMENTS
+from planq.audit.ops.outlier.spmm_coo.adapter import multiply
+from planq.audit.ops.outlier.spmm_coo.cases import DATA, WEIGHTS, Case
+from planq.audit.ops.outlier.spmm_coo.reference import Problem, fma, spmm_coo
+from planq.audit.reference.formats import Array
 
 PLAIN = Problem((4, 6), 8, "float32", (5, 6), "float16", "float32")
 

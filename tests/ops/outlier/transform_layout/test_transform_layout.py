@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planq
-from ops.outlier.layouts import DTYPES, LAYOUTS, memory_of, random_integers
-from ops.outlier.transform_layout.adapter import descriptor, transform
-from ops.outlier.transform_layout.reference import Problem
-from ops.outlier.transform_layout.reference import transform as reference
-from reference.formats import Array
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.outlier.layouts import DTYPES, LAYOUTS, memory_of, random_integers
+from planq.audit.ops.outlier.transform_layout.adapter import descriptor, transform
+from planq.audit.ops.outlier.transform_layout.reference import Problem
+from planq.audit.ops.outlier.transform_layout.reference import transform as reference
+from planq.audit.reference.formats import Array
 
 SOURCES = Path(__file__).parents[4] / "src"
 

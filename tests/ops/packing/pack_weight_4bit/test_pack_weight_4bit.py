@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import planq
-from ops.packing.int4 import DTYPES, ORDERS, random_bytes
-from ops.packing.pack_weight_4bit.adapter import TESTS
-from ops.packing.pack_weight_4bit.reference import PackProblem
-from reference.formats import pack_nibbles
-from support.memory import Host
+from planq.audit.memory import Host
+from planq.audit.ops.packing.int4 import DTYPES, ORDERS, random_bytes
+from planq.audit.ops.packing.pack_weight_4bit.adapter import TESTS
+from planq.audit.ops.packing.pack_weight_4bit.reference import PackProblem
+from planq.audit.reference.formats import pack_nibbles
 
 
 @pytest.mark.parametrize("nibble_order", ORDERS)

@@ -13,11 +13,11 @@ from torch.quantization._quantized_conversions import (
 )
 
 import planq
-from ops.packing.int4 import random_bytes
-from ops.packing.reorder_mixed_dtype_weight import reference
-from ops.packing.reorder_mixed_dtype_weight.adapter import descriptor, reorder
-from ops.packing.reorder_mixed_dtype_weight.reference import Problem
-from reference.formats import Array
+from planq.audit.ops.packing.int4 import random_bytes
+from planq.audit.ops.packing.reorder_mixed_dtype_weight import reference
+from planq.audit.ops.packing.reorder_mixed_dtype_weight.adapter import descriptor, reorder
+from planq.audit.ops.packing.reorder_mixed_dtype_weight.reference import Problem
+from planq.audit.reference.formats import Array
 from support.torch_host import PretendCuda
 
 SHAPES = [(64, 64), (64, 192), (192, 64), (128, 256), (512, 320)]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import planq
-from ops.statistics.estimate_quantiles.adapter import check_problem, descriptor, measure
-from ops.statistics.estimate_quantiles.reference import Problem
-from reference import inputs
-from reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, STORAGE, bits
-from support.memory import Host, Layout, Workspace
+from planq.audit.memory import Host, Layout, Workspace
+from planq.audit.ops.statistics.estimate_quantiles.adapter import check_problem, descriptor, measure
+from planq.audit.ops.statistics.estimate_quantiles.reference import Problem
+from planq.audit.reference import inputs
+from planq.audit.reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, STORAGE, bits
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import planq
-from ops.statistics.histogram_scatter_add.reference import Case, Problem, scatter_add
-from reference.formats import Array, bits
-from support.memory import Host
-from support.runner import Bench
+from planq.audit.memory import Host
+from planq.audit.ops.statistics.histogram_scatter_add.reference import Case, Problem, scatter_add
+from planq.audit.reference.formats import Array, bits
+from planq.audit.runner import Bench
 
 F32 = np.float32
 

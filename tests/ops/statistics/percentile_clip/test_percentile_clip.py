@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planq
-from reference.formats import Array
+from planq.audit.reference.formats import Array
 
 INF, NAN = math.inf, math.nan
 

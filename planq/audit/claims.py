@@ -1,0 +1,129 @@
+"""What a guarantee claims, and how each claim is held to a kernel.
+
+A claim is checked on the fixed cases of :mod:`planq.audit.ops`. Their inputs have special values,
+ties and subnormals among them, and their shapes are odd as well as even. Every run begins with
+poisoned outputs and workspace between guards, and every byte that lies around an operand is
+compared after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import planq
+from planq.audit import dims, kernels
+from planq.audit.memory import Device
+from planq.audit.operators import name_of
+
+# Of how many cases; None: of all where a claim is about all, else of as many as tests take.
+Most = int | None
+Check = Callable[[Device, str, planq.KernelInfo, Most], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that a kernel promises.
+
+    Attributes:
+        name: A word or two.
+        says: The claim, as a sentence about the kernel.
+        check: Holds a kernel of an operator to it on a device, and returns in how many runs.
+        excludes: Why the kernel does not claim it there; empty where it does.
+    """
+
+    name: str
+    says: str
+    check: Check
+    excludes: Callable[[planq.KernelInfo], str] = lambda _: ""
+
+
+def _by(check: Callable[..., int]) -> Check:
+    """A check of :mod:`planq.audit.kernels`, with as many cases as it takes by itself if all."""
+
+    def held(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> int:
+        limit = {} if most is None else {"most": most}
+        return check(device, operator, name_of(kernel), **limit)
+
+    return held
+
+
+def _new_inputs(device: Device, operator: str, kernel: planq.KernelInfo, _: Most) -> int:
+    return kernels.check_new_inputs(device, operator, name_of(kernel))
+
+
+def _threads(_: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> int:
+    if most is None:
+        return kernels.check_threads(operator, name_of(kernel))
+    return kernels.check_threads(operator, name_of(kernel), most=0, threads=(3,))
+
+
+def _shared(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> int:
+    name = name_of(kernel)
+    if most is None:
+        return kernels.check_shared(device, operator, name)
+    return kernels.check_shared(device, operator, name, most, places=2)
+
+
+def _dims(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> int:
+    name = name_of(kernel)
+    if not dims.admits(operator, name):
+        return 0
+    return dims.check_dims(device, operator, name, *(() if most is None else (most,)))
+
+
+def _guarantee(device: Device, operator: str, kernel: planq.KernelInfo, _: Most) -> int:
+    return kernels.check_guarantee(device, operator, kernel)
+
+
+def _is_a_gpus(kernel: planq.KernelInfo) -> str:
+    return "" if kernel.backend is planq.Backend.HOST else "a GPU has no number of threads"
+
+
+def _depends_on_the_batch(kernel: planq.KernelInfo) -> str:
+    return "" if kernel.guarantee.batch_invariant else "it does not promise batch invariance"
+
+
+CLAIMS: Final = (
+    Claim(
+        "reference",
+        "The outputs have the bits of a reference in NumPy that shares no code with the kernel, "
+        "or lie within the bound that it promises; nothing else is written.",
+        _by(kernels.check_bits),
+    ),
+    Claim(
+        "again",
+        "Ten runs on the same operands have the same bits, whatever outputs and workspace held.",
+        _by(kernels.check_ten_runs),
+    ),
+    Claim(
+        "rows alone",
+        "What a row, a segment or a batch has among others it has alone.",
+        _by(kernels.check_batch),
+        _depends_on_the_batch,
+    ),
+    Claim(
+        "misaligned", "Pointers off by one element change no bit.", _by(kernels.check_misaligned)
+    ),
+    Claim(
+        "strided",
+        "Gaps between rows and planes change no bit, and are not written.",
+        _by(kernels.check_strided),
+    ),
+    Claim(
+        "shared rows",
+        "Rows that repeat, overlap or run backwards are read as their strides say.",
+        _shared,
+    ),
+    Claim(
+        "oversized",
+        "A group or a block that is larger than the tensor is the tensor.",
+        _by(kernels.check_oversized),
+    ),
+    Claim("empty", "Tensors without elements succeed.", _by(kernels.check_empty)),
+    Claim("new inputs", "A plan keeps nothing of its last run.", _new_inputs),
+    Claim("extents", "A plan of a Dim has the bits of a plan of that very extent.", _dims),
+    Claim("threads", "The number of threads changes no bit.", _threads, _is_a_gpus),
+    Claim("guarantee", "Each plan promises what its kernel does.", _guarantee),
+)

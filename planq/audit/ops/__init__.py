@@ -1,0 +1,1 @@
+"""Every operator in NumPy, written from its contract, with the cases that kernels are held to."""

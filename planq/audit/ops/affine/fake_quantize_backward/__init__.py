@@ -1,0 +1,1 @@
+"""References and cases of fake_quantize_backward."""

@@ -1,0 +1,8 @@
+"""`fake_quantize_backward` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+from planq.audit.ops.affine.adapter import AffineTests
+from planq.audit.ops.affine.fake_quantize_backward.cases import SAMPLE
+
+TESTS = AffineTests("fake_quantize_backward", SAMPLE)

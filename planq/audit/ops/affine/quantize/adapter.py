@@ -1,0 +1,8 @@
+"""`quantize` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+from planq.audit.ops.affine.adapter import AffineTests
+from planq.audit.ops.affine.quantize.cases import SAMPLE
+
+TESTS = AffineTests("quantize", SAMPLE)

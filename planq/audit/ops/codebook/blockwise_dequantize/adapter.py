@@ -1,0 +1,8 @@
+"""`blockwise_dequantize` for the tests that are generated from the registry."""
+
+from __future__ import annotations
+
+from planq.audit.ops.codebook.adapter import CodebookTests
+from planq.audit.ops.codebook.blockwise_dequantize.cases import SAMPLE
+
+TESTS = CodebookTests("blockwise_dequantize", SAMPLE)

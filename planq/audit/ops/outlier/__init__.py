@@ -1,0 +1,1 @@
+"""References and cases of LLM.int8 and its parts."""

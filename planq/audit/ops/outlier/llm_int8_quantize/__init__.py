@@ -1,0 +1,1 @@
+"""References and cases of llm_int8_quantize."""

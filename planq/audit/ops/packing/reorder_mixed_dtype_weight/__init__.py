@@ -1,0 +1,1 @@
+"""References and cases of reorder_mixed_dtype_weight."""

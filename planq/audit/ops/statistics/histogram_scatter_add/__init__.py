@@ -1,0 +1,1 @@
+"""References and cases of histogram_scatter_add."""

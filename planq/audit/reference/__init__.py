@@ -1,0 +1,1 @@
+"""What references are made of: number formats, seeded inputs, Philox."""

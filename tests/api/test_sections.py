@@ -1,0 +1,191 @@
+"""`planq.audit.sections`: kernels keep their claims; one that does not is refuted by name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planq
+from planq.audit import report, sections
+from planq.audit.claims import CLAIMS
+from planq.audit.memory import Host
+from planq.audit.runner import Bench
+
+ROOT = Path(__file__).parents[2]
+SECTION = sections.Section("host", "codebook_quantize")
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+# Of one operator, the kernel that the faults are planted in.
+OPERATOR = "quantize"
+KERNEL = next(
+    kernel
+    for info in planq.operators()
+    if info.name == OPERATOR
+    for kernel in info.kernels
+    if kernel.backend is planq.Backend.HOST
+)
+Fault = Callable[[Bench, int], None]
+
+
+def outcome(claim: str) -> sections.Outcome:
+    """What becomes of a claim about the kernel."""
+    return sections.hold(BY_NAME[claim], Host(), OPERATOR, KERNEL, sections.QUICK)
+
+
+def flip(bench: Bench, which: int) -> None:
+    """Changes a bit of the first element of the outputs, if they have elements."""
+    for name, operand in bench.operands.items():
+        values = operand.read()
+        if bench.roles[name] == "output" and values.size:
+            values.view(np.uint8).flat[0] ^= 1
+            operand.write(values)
+
+
+def other_bits_the_second_time(bench: Bench, which: int) -> None:
+    """The same, from the second run on."""
+    if which:
+        flip(bench, which)
+
+
+def depend_on_alignment(bench: Bench, which: int) -> None:
+    """The same, where an operand is not aligned."""
+    pointers = [operand.tensor[0] for operand in bench.operands.values()]
+    if any(pointer % 256 for pointer in pointers):
+        flip(bench, which)
+
+
+def depend_on_the_batch(bench: Bench, which: int) -> None:
+    """The same, where there are many rows."""
+    if any(len(o.shape) > 1 and o.shape[0] > 1 for o in bench.operands.values()):
+        flip(bench, which)
+
+
+def write_beside(bench: Bench, which: int) -> None:
+    """Writes the byte in front of an output."""
+    memory: Any = next(o for n, o in bench.operands.items() if bench.roles[n] == "output")
+    image = memory._memory.download()
+    image[0] ^= 1
+    memory._memory.upload(image)
+
+
+def write_nothing(bench: Bench, which: int) -> None:
+    """Leaves an output as it was before the run."""
+    for name, operand in bench.operands.items():
+        if bench.roles[name] == "output":
+            operand.repoison()
+
+
+def change_an_input(bench: Bench, which: int) -> None:
+    """Changes a bit of an input."""
+    for name, operand in bench.operands.items():
+        values = operand.read()
+        if bench.roles[name] == "input" and values.size:
+            values.view(np.uint8).flat[0] ^= 1
+            operand.write(values)
+
+
+FAULTS: dict[Fault, str] = {
+    flip: "reference",
+    write_beside: "reference",
+    write_nothing: "reference",
+    change_an_input: "reference",
+    other_bits_the_second_time: "again",
+    depend_on_alignment: "misaligned",
+    depend_on_the_batch: "strided",
+}
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fault], None]:
+    """Has a fault happen after every run of a bench."""
+    run = Bench.run
+
+    def planted(fault: Fault) -> None:
+        runs: dict[int, int] = {}
+
+        def faulty(bench: Bench) -> None:
+            run(bench)
+            fault(bench, runs.setdefault(id(bench), 0))
+            runs[id(bench)] += 1
+
+        monkeypatch.setattr(Bench, "run", faulty)
+
+    return planted
+
+
+@pytest.mark.parametrize(("fault", "claim"), FAULTS.items(), ids=[f.__name__ for f in FAULTS])
+def test_a_fault_is_refuted(plant: Callable[[Fault], None], fault: Fault, claim: str) -> None:
+    """By the claim that is about it; without it, the claim holds."""
+    assert outcome(claim).state == sections.HELD
+    plant(fault)
+    found = outcome(claim)
+    assert found.state == sections.REFUTED
+    assert f"{KERNEL.sku}:{KERNEL.body}" in found.note
+
+
+def test_every_claim_is_in_the_report_and_a_refuted_one_decides() -> None:
+    """With as many runs, and the command that repeats it."""
+    audited = sections.audit_section(SECTION, sections.QUICK)
+    found = report.evidence(audited, [], "quick", [])
+    assert report.verdict(found) == sections.HELD
+    assert len(found["kernels"]) == len(audited) > 10
+    for kernel in found["kernels"]:
+        assert set(kernel["claims"]) == set(found["claims"]) == set(BY_NAME)
+        assert kernel["claims"]["reference"]["runs"] > 0
+        assert re.fullmatch("[0-9a-f]{64}", kernel["digest"])
+        assert "planq audit --device host --operators '^codebook_quantize$'" in kernel["repeat"]
+    assert report.verdict({**found, "dropped": ["host fill"]}) == report.INCOMPLETE
+    found["kernels"][3]["claims"]["again"] = {"state": sections.REFUTED, "note": "other bits"}
+    assert report.verdict(found) == sections.REFUTED
+    assert report.verdict({**found, "dropped": ["host fill"]}) == sections.REFUTED
+
+
+def test_what_is_not_claimed_or_has_no_case_is_not_called_held() -> None:
+    """It is not testable, with the reason."""
+    guarantee = replace(KERNEL.guarantee, batch_invariant=False)
+    alone = replace(KERNEL, guarantee=guarantee)
+    found = sections.hold(BY_NAME["rows alone"], Host(), OPERATOR, alone, sections.QUICK)
+    assert (found.state, found.runs) == (sections.NOT_TESTABLE, 0)
+    assert found.note == "it does not promise batch invariance"
+    never = replace(BY_NAME["empty"], check=lambda *_: 0)
+    found = sections.hold(never, Host(), OPERATOR, KERNEL, sections.QUICK)
+    assert (found.state, found.note) == (sections.NOT_TESTABLE, "no case of this kernel has it")
+
+
+def test_reports_are_compared_by_kernel() -> None:
+    """A path for each difference, whatever the order of kernels."""
+    audited = sections.audit_section(sections.Section("host", "pack_int4"), sections.QUICK)
+    first, second = (
+        report.report(report.evidence(a, [], "quick", []), {"os": os}, "now", 1.0)
+        for a, os in ((audited, "one"), (audited[::-1], "other"))
+    )
+    assert list(report.differences(first, first)) == []
+    paths = {path: (a, b) for path, a, b in report.differences(first, second)}
+    assert paths.keys() == {"machine > os", "evidence_sha256"}
+    second["evidence"]["kernels"][0]["digest"] = "0" * 64
+    name = f"host {audited[-1].kernel.sku}:{audited[-1].kernel.body}"
+    paths = {path: (a, b) for path, a, b in report.differences(first, second)}
+    assert paths[f"evidence > kernels > {name} > digest"][1] == "0" * 64
+
+
+def test_the_audit_imports_neither_torch_nor_a_test_runner() -> None:
+    """It runs where only the wheel and its extra are installed."""
+    program = (
+        "import sys, planq.audit.sections, planq.cli.audit\n"
+        "assert not {'torch', 'pytest', 'hypothesis'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)
+
+
+def test_the_page_for_auditors_has_every_claim() -> None:
+    """In the words of the report."""
+    page = (ROOT / "docs" / "determinism.md").read_text()
+    for claim in CLAIMS:
+        assert f"| {claim.name} | {claim.says} |" in page

@@ -1,8 +1,0 @@
-"""`dequantize` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from ops.affine.adapter import AffineTests
-from ops.affine.dequantize.cases import SAMPLE
-
-TESTS = AffineTests("dequantize", SAMPLE)

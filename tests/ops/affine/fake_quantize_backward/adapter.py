@@ -1,8 +1,0 @@
-"""`fake_quantize_backward` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from ops.affine.adapter import AffineTests
-from ops.affine.fake_quantize_backward.cases import SAMPLE
-
-TESTS = AffineTests("fake_quantize_backward", SAMPLE)

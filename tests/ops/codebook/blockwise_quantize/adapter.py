@@ -1,8 +1,0 @@
-"""`blockwise_quantize` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from ops.codebook.adapter import CodebookTests
-from ops.codebook.blockwise_quantize.cases import SAMPLE
-
-TESTS = CodebookTests("blockwise_quantize", SAMPLE)

@@ -1,8 +1,0 @@
-"""`code_sum` for the tests that are generated from the registry."""
-
-from __future__ import annotations
-
-from ops.linear.code_sum.cases import cases, empty_cases
-from ops.linear.products import ProductTests
-
-TESTS = ProductTests("code_sum", cases(), empty_cases())
