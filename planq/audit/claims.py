@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import planq
-from planq.audit import dims, kernels
+from planq.audit import digests, dims, kernels
 from planq.audit.memory import Device
 from planq.audit.operators import name_of
 
@@ -85,12 +85,23 @@ def _depends_on_the_batch(kernel: planq.KernelInfo) -> str:
     return "" if kernel.guarantee.batch_invariant else "it does not promise batch invariance"
 
 
+def _promises_a_bound(kernel: planq.KernelInfo) -> str:
+    exact = kernel.guarantee.determinism is planq.Determinism.BIT_EXACT
+    return "" if exact else "it promises a bound, not bits"
+
+
 CLAIMS: Final = (
     Claim(
         "reference",
         "The outputs have the bits of a reference in NumPy that shares no code with the kernel, "
         "or lie within the bound that it promises; nothing else is written.",
         _by(kernels.check_bits),
+    ),
+    Claim(
+        "recorded",
+        "The outputs have the digests that GPUs gave; planq/audit/golden has them.",
+        _by(digests.check_recorded),
+        _promises_a_bound,
     ),
     Claim(
         "again",

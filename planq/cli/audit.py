@@ -49,6 +49,9 @@ def audit(
     output: Annotated[
         Path | None, typer.Option(metavar="REPORT.json", help="Write the report there.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="REPORT.html", help="Write it as a page, too.")
+    ] = None,
     compare: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="A.json B.json", help="Say where two reports differ, and audit not."),
@@ -71,7 +74,11 @@ def audit(
         return _compare(*map(_read, compare))
     made = _audit(_devices(device), _pattern(operators), full, time_budget, results)
     if output is not None:
-        _write(output, made)
+        _write(output, json.dumps(made, indent=1, sort_keys=True) + "\n")
+    if html is not None:
+        from planq.audit.page import page
+
+        _write(html, page(made))
     if as_json:
         print(json.dumps(made, indent=2))
     else:
@@ -232,9 +239,9 @@ def _status(made: Report) -> int:
     raise CommandError("the time was up before every operator was audited")
 
 
-def _write(path: Path, made: Report) -> None:
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+        path.write_text(text)
     except OSError as error:
         raise CommandError(describe_os_error(error)) from error
 

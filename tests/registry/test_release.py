@@ -19,15 +19,16 @@ def test_a_kernel_that_changed_since_is_noticed(
         (tmp_path / "src" / folder).mkdir(parents=True)
     source.write_text("one")
     monkeypatch.setattr(golden, "ROOT", tmp_path)
-    monkeypatch.setattr(golden, "RECORDED", tmp_path / "gpu.json")
+    monkeypatch.setattr(golden, "FOLDER", tmp_path)
     monkeypatch.setattr(golden, "UNDIGESTED", tmp_path / "undigested.txt")
     golden.UNDIGESTED.write_text("# none\n")
     content = {"build": "0123", "device": "a GPU", "sources": golden.kernel_sources()}
-    golden.RECORDED.write_text(json.dumps(content))
+    (tmp_path / "older.json").write_text(json.dumps({**content, "sources": "others"}))
+    (tmp_path / "gpu.json").write_text(json.dumps(content))
     (tmp_path / "src" / "bindings" / "module.cpp").write_text("other")
     assert golden.unrecorded() is None
     source.write_text("two")
-    assert "since build 0123 was digested on a GPU" in str(golden.unrecorded())
+    assert "were digested: 0123 on a GPU" in str(golden.unrecorded())
     source.write_text("one")
     source.with_name("another.cu").write_text("")
     assert golden.unrecorded() is not None

@@ -26,12 +26,11 @@ from typing import Any
 
 import planq
 from planq.audit import kernels
-from planq.audit.digests import run_digest
+from planq.audit.digests import FOLDER, run_digest
 from planq.audit.memory import Device
 from planq.audit.operators import Case, all_cases, name_of
 
 ROOT = Path(__file__).parent.parent.parent
-RECORDED = ROOT / "tests" / "golden" / "gpu.json"
 UNDIGESTED = ROOT / "tests" / "golden" / "undigested.txt"
 # Processes that record side by side, and the kernels that each runs at a time.
 PROCESSES, KERNELS_A_JOB = 8, 8
@@ -73,11 +72,22 @@ def unrecorded() -> str | None:
     if waiting := undigested():
         names = ", ".join(sorted({operator_of(name) for name in waiting}))
         return f"no GPU has digested {len(waiting)} kernels of {names}; record them"
-    content: dict[str, Any] = json.loads(RECORDED.read_text())
-    if content["sources"] == kernel_sources():
+    sources, contents = kernel_sources(), files()
+    if any(content["sources"] == sources for content in contents):
         return None
-    build, device = content["build"], content["device"]
-    return f"kernel sources changed since build {build} was digested on {device}; record them again"
+    known = " and ".join(f"{each['build']} on {each['device']}" for each in contents)
+    return f"kernel sources changed since these builds were digested: {known}; record them again"
+
+
+def files() -> list[dict[str, Any]]:
+    """The content of every recorded file."""
+    return [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+
+
+def latest() -> dict[str, Any]:
+    """That of the present kernels, where there is one."""
+    sources = kernel_sources()
+    return max(files(), key=lambda content: bool(content["sources"] == sources))
 
 
 def spans(numbers: Iterable[int]) -> str:
