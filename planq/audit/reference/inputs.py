@@ -31,12 +31,15 @@ def hashed(seed: int, count: int) -> Array:
 
 def field(words: Array, low: int, width: int) -> Array:
     """`width` bits of each word from bit `low`, in int64."""
-    return (words >> np.uint64(low) & np.uint64(2**width - 1)).astype(np.int64)
+    return (words >> np.uint64(low) & np.uint64(2**width - 1)).view(np.int64)
 
 
 def rounded(values: Array, fmt: Float) -> Array:
     """float64 values clamped to the finite range of `fmt` and rounded to it once."""
-    return round_to(np.clip(values, -fmt.largest, fmt.largest), fmt).astype(fmt.dtype)
+    values = np.clip(values, -fmt.largest, fmt.largest)
+    # NumPy's own conversions round once; those of ml_dtypes may round twice.
+    own = fmt.dtype in (np.float16, np.float32, np.float64)
+    return (values if own else round_to(values, fmt)).astype(fmt.dtype)
 
 
 def unsigned(fmt: Float) -> np.dtype[np.unsignedinteger]:
@@ -50,13 +53,18 @@ def bell(words: Array) -> Array:
     return (np.asarray(total) - 2 * 65535).astype(np.float64) * 2.0**-15
 
 
-def normal(words: Array, fmt: Float) -> Array:
+def places(words: Array, at: Array | None) -> Array:
+    """Which elements of a tensor the words are of: all, unless told."""
+    return np.arange(words.size) if at is None else at
+
+
+def normal(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Bell-shaped values whose size changes by powers of two every 1024 elements."""
-    run = np.arange(words.size) // 1024
+    run = places(words, at) // 1024
     return rounded(np.ldexp(bell(words), (run * 5) % 13 - 6), fmt)
 
 
-def patterns(words: Array, fmt: Float) -> Array:
+def patterns(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Finite values of every exponent: random bit patterns, halved out of the Inf/NaN range."""
     raw = (words >> np.uint64(64 - 8 * fmt.dtype.itemsize)).astype(unsigned(fmt))
     top_exponent_bit = unsigned(fmt).type(1 << (8 * fmt.dtype.itemsize - 2))
@@ -65,18 +73,19 @@ def patterns(words: Array, fmt: Float) -> Array:
     return np.asarray(np.where(kept, raw, raw & ~top_exponent_bit)).view(fmt.dtype)
 
 
-def ties(words: Array, fmt: Float) -> Array:
+def ties(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Halves `k + 1/2` among maxima of 127, 7 and 448: quotients that fall on ties."""
     half = field(words, 0, 8) - 127.5
     chosen = field(words, 8, 4)
-    top = np.select([chosen == 0, chosen == 1], [127.0, -127.0], half)
-    small = np.select([chosen == 0, chosen == 1], [7.0, -7.0], field(words, 0, 4) - 7.5)
-    eighth = np.select([chosen == 0], [448.0], half * np.ldexp(1.0, field(words, 12, 3) - 6))
-    kind = np.arange(words.size) // MIXED_RUN % 3
-    return rounded(np.select([kind == 0, kind == 1], [top, small], eighth) / 8, fmt)
+    first, second = chosen == 0, chosen == 1
+    top = np.where(first, 127.0, np.where(second, -127.0, half))
+    small = np.where(first, 7.0, np.where(second, -7.0, field(words, 0, 4) - 7.5))
+    eighth = np.where(first, 448.0, half * np.ldexp(1.0, field(words, 12, 3) - 6))
+    kind = places(words, at) // MIXED_RUN % 3
+    return rounded(np.where(kind == 0, top, np.where(kind == 1, small, eighth)) / 8, fmt)
 
 
-def subnormal(words: Array, fmt: Float) -> Array:
+def subnormal(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Subnormals and the first normals, of both signs."""
     tiny = fmt.smallest_normal * 2.0 ** (1 - fmt.precision)
     span = min(fmt.precision, 30)
@@ -85,9 +94,9 @@ def subnormal(words: Array, fmt: Float) -> Array:
     return rounded(np.rint(magnitude) * sign * tiny, fmt)
 
 
-def zeros(words: Array, fmt: Float) -> Array:
+def zeros(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Zeros of both signs, with a stretch of a few values in between."""
-    sparse = (np.arange(words.size) // 512 % 2 == 1) & (field(words, 0, 4) == 0)
+    sparse = (places(words, at) // 512 % 2 == 1) & (field(words, 0, 4) == 0)
     values = bell(words)
     return rounded(np.where(sparse, values, np.copysign(0.0, values)), fmt)
 
@@ -98,32 +107,38 @@ def constant(words: Array, fmt: Float) -> Array:
     return rounded(np.repeat(value, words.size), fmt)
 
 
-def offset(words: Array, fmt: Float) -> Array:
+def offset(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Values far from zero beside their spread: large zero points."""
-    sign = 1.0 - 2.0 * (np.arange(words.size) // 1024 % 2)
+    sign = 1.0 - 2.0 * (places(words, at) // 1024 % 2)
     return rounded(sign * (40.0 + bell(words) / 2), fmt)
 
 
-def huge(words: Array, fmt: Float) -> Array:
+def huge(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Values up to the largest finite one, of both signs: `hi - lo` overflows."""
     share = field(words, 0, 20).astype(np.float64) * 2.0**-19 - 1.0
     return rounded(np.where(field(words, 20, 5) == 0, np.sign(share), share) * fmt.largest, fmt)
 
 
-def finite(words: Array, fmt: Float) -> Array:
+FINITE = (normal, patterns, ties, subnormal, zeros, offset, huge, normal)
+
+
+def finite(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Runs of every finite kind, one after another."""
-    kinds = [normal, patterns, ties, subnormal, zeros, offset, huge, normal]
-    pick = np.arange(words.size) // MIXED_RUN * 5 % len(kinds)
-    made = {kind: bits(kind(words, fmt)) for kind in dict.fromkeys(kinds)}
-    stacked = np.stack([made[kind] for kind in kinds])
-    return np.asarray(np.take_along_axis(stacked, pick[None], axis=0)[0].view(fmt.dtype))
+    at = places(words, at)
+    pick = at // MIXED_RUN * 5 % len(FINITE)
+    made = np.empty(words.size, unsigned(fmt))
+    for number, kind in enumerate(FINITE):
+        own = np.flatnonzero(pick == number)
+        if own.size:
+            made[own] = bits(kind(words[own], fmt, at[own]))
+    return made.view(fmt.dtype)
 
 
-def nonfinite(words: Array, fmt: Float) -> Array:
+def nonfinite(words: Array, fmt: Float, at: Array | None = None) -> Array:
     """Bell-shaped values with a NaN or an infinity in some runs of 128."""
     values = rounded(bell(words), fmt)
     special = np.array([np.nan, np.inf, -np.inf, -np.nan]).astype(fmt.dtype)[field(words, 0, 2)]
-    marked = (np.arange(words.size) // 128 % 3 == 1) & (field(words, 2, 5) == 0)
+    marked = (places(words, at) // 128 % 3 == 1) & (field(words, 2, 5) == 0)
     return np.where(marked, bits(special), bits(values)).view(fmt.dtype)
 
 
@@ -135,8 +150,13 @@ def all_nonfinite(words: Array, fmt: Float) -> Array:
 
 def mixed(words: Array, fmt: Float) -> Array:
     """Mostly finite runs of every kind; every fifth stretch of 256 holds non-finite values."""
-    stretch = np.arange(words.size) // 256 % 5 == 4
-    return np.where(stretch, bits(nonfinite(words, fmt)), bits(finite(words, fmt))).view(fmt.dtype)
+    at = np.arange(words.size)
+    stretch = at // 256 % 5 == 4
+    made = np.empty(words.size, unsigned(fmt))
+    for kind, own in ((finite, np.flatnonzero(~stretch)), (nonfinite, np.flatnonzero(stretch))):
+        if own.size:
+            made[own] = bits(kind(words[own], fmt, own))
+    return made.view(fmt.dtype)
 
 
 KINDS: dict[str, Callable[[Array, Float], Array]] = {
