@@ -98,7 +98,7 @@ def ways(
 ) -> Callable[[Sequence[Product]], list[list[Array]]]:
     """Of each product, its sums by every way. No way reads beside the factors."""
     program = tmp_path_factory.mktemp("levels") / "float_levels"
-    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-fsanitize=address,undefined"]
+    flags = ["-std=c++20", "-Og", "-ffp-contract=off", "-fsanitize=address,undefined"]
     flags += ["-fno-sanitize-recover=all", f"-I{ROOT / 'src'}", f"-I{Path(__file__).parent}"]
     source = Path(__file__).with_name("float_levels.cpp")
     compiler = os.environ.get("CXX", "c++")

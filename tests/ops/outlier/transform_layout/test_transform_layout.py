@@ -155,7 +155,7 @@ def test_the_device_tiles_run_on_a_cpu(tmp_path: Path) -> None:
     """Every element in its place, and no two lanes of a warp in one bank of shared memory."""
     program = tmp_path / "emulated_tiles"
     source = Path(__file__).with_name("emulated_tiles.cpp")
-    flags = ["-std=c++20", "-O2", "-I", str(SOURCES)]
+    flags = ["-std=c++20", "-Og", "-I", str(SOURCES)]
     compiler = os.environ.get("CXX", "c++")
     subprocess.run([compiler, *flags, str(source), "-o", str(program)], check=True)
     done = subprocess.run([str(program)], check=True, capture_output=True, text=True)
