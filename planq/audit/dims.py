@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatch
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -109,13 +110,23 @@ def check_dims(device: Device, operator: str, name: str, most: int = MOST_CASES)
 
 def check_case(device: Device, case: Case, desc: Any, name: str) -> bool:
     """Whether the kernel takes the case with a Dim at all, which then is checked."""
+    return check_plans(device, case, desc, name) | check_default(device, case, desc)
+
+
+def check_plans(device: Device, case: Case, desc: Any, pin: str | None) -> bool:
+    """Whether there are plans with a Dim, each of which has been checked at some extents."""
     tried = False
-    for pin in (name, None):
-        for axis, plan in plans(device, desc, pin):
-            tried = True
-            for extent in sorted({0, 1, 2, 7, max(shape_of(desc)[1][axis], FEWEST)}):
-                check_extent(device, case, plan, with_extent(desc, axis, extent), extent)
+    for axis, plan in plans(device, desc, pin):
+        tried = True
+        for extent in sorted({0, 1, 2, 7, max(shape_of(desc)[1][axis], FEWEST)}):
+            check_extent(device, case, plan, with_extent(desc, axis, extent), extent)
     return tried
+
+
+@cache
+def check_default(device: Device, case: Case, desc: planq.Descriptor) -> bool:
+    """The same of what is chosen where nothing is pinned: once, whichever kernel the case is of."""
+    return check_plans(device, case, desc, None)
 
 
 def admits(operator: str, name: str) -> bool:

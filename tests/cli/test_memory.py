@@ -13,7 +13,7 @@ from cli.files import checkpoint, describe, pack, planq_process, weight
 if TYPE_CHECKING:
     from pathlib import Path
 
-TENSORS = 7
+TENSORS = 5
 LARGEST = 64 << 20
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
 REPORT_PEAK = """
@@ -24,7 +24,7 @@ atexit.register(lambda: print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/st
 
 
 def large_checkpoint(path: Path) -> Path:
-    """A file seven times as large as its largest tensor, of a repeated block of random values."""
+    """A file five times as large as its largest tensor, of a repeated block of random values."""
     block = np.random.default_rng(0).standard_normal(1 << 18, np.float32).tobytes()
     shape = [LARGEST // 4 // 4096, 4096]
     header = json.dumps(

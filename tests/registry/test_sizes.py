@@ -18,7 +18,7 @@ MOST = 2**63 - 1  # bytes; offsets are signed
 # Two sizes that everything is linear between, and beyond; then sizes that may be too large.
 SMALL, DOUBLE = 2**40, 2**41
 LARGE = (2**50, 2**57, 2**58, 2**59, 2**60)
-EACH = 20  # problems of an operator
+EACH = 8  # problems of an operator
 DEVICES = ("host", "sm_90")  # the latter has kernels in a build with CUDA
 Fields = dict[str, Any]
 

@@ -48,8 +48,8 @@ def depth(probe: StackProbe, name: str, case: Case, threads: int) -> int:
 def test_the_calling_thread_needs_64_kb_at_most(probe: StackProbe, name: str) -> None:
     """With helpers and without; what Python itself uses is within the limit."""
     cases = kernels.accepted(HOST_KERNELS[name], name, "host")
-    largest = sorted(cases, key=lambda case: case.size)[-12:]
-    runs = [(case, THREADS) for case in {*largest, *kernels.spread(cases, 12)}]
+    largest = sorted(cases, key=lambda case: case.size)[-4:]
+    runs = [(case, THREADS) for case in {*largest, *kernels.spread(cases, 4)}]
     runs += [(case, 1) for case in kernels.spread(cases, 2)]
     for case, threads in runs:
         used = depth(probe, name, case, threads)
