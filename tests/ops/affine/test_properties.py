@@ -37,13 +37,13 @@ ADAPTERS = {
     "fake_quantize_backward": FAKE_QUANTIZE_BACKWARD,
 }
 fixed = settings(
-    max_examples=1200,
+    max_examples=600,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-fewer = settings(fixed, max_examples=300)
+fewer = settings(fixed, max_examples=150)
 
 
 def special_values(fmt: Float) -> list[float]:
