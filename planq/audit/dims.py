@@ -124,7 +124,7 @@ def check_plans(device: Device, case: Case, desc: Any, pin: str | None) -> bool:
 
 
 @cache
-def check_default(device: Any, case: Any, desc: Any) -> bool:
+def check_default(device: Device, case: Case, desc: planq.Descriptor) -> bool:
     """The same of what is chosen where nothing is pinned: once, whichever kernel the case is of."""
     return check_plans(device, case, desc, None)
 

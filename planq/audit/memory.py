@@ -42,6 +42,9 @@ class Memory(Protocol):
 class Device(Protocol):
     """A place to run: its name, a stream, and memory."""
 
+    def __hash__(self) -> int:
+        """Devices are keys of caches."""
+
     @property
     def name(self) -> str:
         """As planq names it: `host` or `cuda:0`."""
