@@ -42,14 +42,17 @@ def evidence(
     }
 
 
-def report(found: Report, machine: Report, written: str, seconds: float) -> Report:
-    """The whole report of some evidence."""
+def report(
+    found: Report, machine: Report, written: str, seconds: float, materials: Report | None = None
+) -> Report:
+    """The whole report of some evidence; `materials` is a bill of them."""
     return {
         "format": FORMAT,
         "verdict": verdict(found),
         "evidence": found,
         "evidence_sha256": hashlib.sha256(canonical(found)).hexdigest(),
         "machine": machine,
+        "materials": materials or {},
         "written": written,
         "seconds": round(seconds, 1),
     }

@@ -122,6 +122,7 @@ def _audit(
 ) -> Report:
     """Audits, and makes the report."""
     from planq.audit import report, sections
+    from planq.audit.materials import bill_of_materials
 
     wanted = sections.sections(devices, pattern)
     if not wanted:
@@ -138,7 +139,8 @@ def _audit(
     probes = [_as_dict(probe(open_device(each), least)) for each in devices if each != "host"]
     found = report.evidence(audited, dropped, "full" if full else "quick", probes)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return report.report(found, _machine(devices), now, time.monotonic() - begun)
+    materials = bill_of_materials(library_sha256())
+    return report.report(found, _machine(devices), now, time.monotonic() - begun, materials)
 
 
 def _machine(devices: list[str]) -> Report:

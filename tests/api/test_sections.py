@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import planq
 from planq.audit import report, sections
 from planq.audit.claims import CLAIMS
+from planq.audit.materials import bill_of_materials
 from planq.audit.memory import Host
 from planq.audit.runner import Bench
 
@@ -189,3 +191,17 @@ def test_the_page_for_auditors_has_every_claim() -> None:
     page = (ROOT / "docs" / "determinism.md").read_text()
     for claim in CLAIMS:
         assert f"| {claim.name} | {claim.says} |" in page
+
+
+def test_the_bill_of_materials_names_what_is_installed() -> None:
+    """The library by its bytes, and packages by the versions that they say they have."""
+    made = bill_of_materials("ab" * 32)
+    assert (made["bomFormat"], made["specVersion"]) == ("CycloneDX", "1.6")
+    library = made["metadata"]["component"]
+    assert library["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    properties = {each["name"]: each["value"] for each in library["properties"]}
+    assert properties["planq:build_id"] == planq.build_info().build_id
+    versions = {each["name"]: each["version"] for each in made["components"]}
+    assert versions["numpy"] == np.__version__
+    assert versions["ml_dtypes"] == ml_dtypes.__version__
+    assert len({each["bom-ref"] for each in made["components"]}) == len(versions)
