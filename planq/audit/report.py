@@ -58,6 +58,21 @@ def report(
     }
 
 
+def is_report(content: Any) -> bool:
+    """Whether JSON that anybody may have made has the parts that are compared."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        return False
+    found = content.get("evidence")
+    kernels = found.get("kernels") if isinstance(found, dict) else None
+    if not isinstance(kernels, list) or not isinstance(content.get("evidence_sha256"), str):
+        return False
+    names = ("device", "sku", "body")
+    return all(
+        isinstance(kernel, dict) and all(isinstance(kernel.get(name), str) for name in names)
+        for kernel in kernels
+    )
+
+
 def verdict(found: Report) -> str:
     """:data:`HELD`, or :data:`REFUTED` if one claim is, or :data:`INCOMPLETE`."""
     states = {each["state"] for kernel in found["kernels"] for each in kernel["claims"].values()}

@@ -250,15 +250,17 @@ def _write(path: Path, text: str) -> None:
 
 def _read(path: Path) -> Report:
     """A report; an error says what the file is instead."""
+    from planq.audit.report import is_report
+
     try:
         made = json.loads(path.read_text())
     except OSError as error:
         raise CommandError(describe_os_error(error)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: expected a report of planq audit, got no JSON") from error
-    if not isinstance(made, dict) or made.get("format") != 1 or "evidence" not in made:
+    if not is_report(made):
         raise CommandError(f"{path}: expected a report of planq audit of format 1")
-    return made
+    return dict(made)
 
 
 def _compare(first: Report, second: Report) -> int:

@@ -78,16 +78,29 @@ def test_what_cannot_be_audited_is_said_in_a_line(
     assert message in line
 
 
-def test_a_file_that_is_no_report_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Whether it is JSON or not."""
-    for text, expected in (
+KERNELS = {"format": 1, "evidence_sha256": "0", "evidence": {"kernels": [{"device": "host"}]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("no json", "got no JSON"),
+        ("[" * 100_000, "got no JSON"),
         ("[]", "of format 1"),
         ("{}", "of format 1"),
-    ):
-        file = tmp_path / "file.json"
-        file.write_text(text)
-        assert run(["audit", "--compare", str(file), str(file)]) == 2
-        assert expected in capsys.readouterr().err
+        (json.dumps({"format": 2}), "of format 1"),
+        (json.dumps({"format": 1, "evidence": []}), "of format 1"),
+        (json.dumps({"format": 1, "evidence": {"kernels": 3}}), "of format 1"),
+        (json.dumps(KERNELS), "of format 1"),
+    ],
+)
+def test_a_file_that_is_no_report_is_refused(
+    text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a line, whatever it has."""
+    file = tmp_path / "file.json"
+    file.write_text(text)
+    assert run(["audit", "--compare", str(file), str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("planq: error: ")
+    assert expected in line
