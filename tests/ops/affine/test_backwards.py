@@ -30,6 +30,7 @@ from planq.audit.reference.formats import (
     Arrays,
     bits,
 )
+from support.tables import share
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")
@@ -59,13 +60,13 @@ CONVENTIONS = (
 @pytest.mark.parametrize("output_dtype", CODES)
 @pytest.mark.parametrize("input_dtype", INPUT_DTYPES)
 def test_the_whole_table_of_quantize(input_dtype: str, output_dtype: str) -> None:
-    """Every scope x convention x scale dtype; bounds, zero points and operands take turns."""
-    turns = itertools.count()
+    """Every scope x convention x scale dtype; bounds, zero points and operands take turns.
+
+    Of these a type of input has a third.
+    """
     conventions = CONVENTIONS[:3] if output_dtype in FLOAT8 else CONVENTIONS
-    for (mode, quotient), scale_dtype, scope in itertools.product(
-        conventions, SCALE_DTYPES, SCOPES
-    ):
-        turn = next(turns)
+    rows = share(INPUT_DTYPES.index(input_dtype), conventions, SCALE_DTYPES, SCOPES)
+    for turn, ((mode, quotient), scale_dtype, scope) in enumerate(rows):
         bounds = ((None, None), *BOUNDS.get((output_dtype, mode), ()))
         narrow = (None, "int32", output_dtype) if mode == "asymmetric" else (None,)
         problem = QuantizeBackwardProblem(

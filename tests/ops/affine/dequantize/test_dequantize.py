@@ -28,6 +28,7 @@ from planq.audit.reference.formats import (
     bits,
 )
 from support.bitsandbytes_host import bnb
+from support.tables import share
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")
@@ -62,14 +63,15 @@ def conventions(input_dtype: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("output_dtype", INPUT_DTYPES)
 @pytest.mark.parametrize("codes", CODES, ids="-".join)
 def test_the_whole_table(codes: tuple[str, str], output_dtype: str) -> None:
-    """Every scope x convention x scale dtype; operands take turns."""
+    """Every scope x convention x scale dtype; operands take turns.
+
+    Of these a type of output has a third.
+    """
     input_dtype, order = codes
-    turns = itertools.count()
     scopes = (*SCOPES, ("pair",)) if input_dtype == "int32" else SCOPES
-    for convention, scale_dtype, scope in itertools.product(
-        conventions(input_dtype), SCALE_DTYPES, scopes
-    ):
-        turn = next(turns)
+    number = INPUT_DTYPES.index(output_dtype)
+    rows = share(number, conventions(input_dtype), SCALE_DTYPES, scopes)
+    for turn, (convention, scale_dtype, scope) in enumerate(rows):
         problem = DequantizeProblem(
             shape=(4, 5, 9),
             scope=scope,

@@ -28,6 +28,7 @@ from planq.audit.reference import inputs
 from planq.audit.reference.formats import CANONICAL_NAN, FLOATS, INPUT_DTYPES, Array, Arrays, bits
 from planq.audit.reference.philox import philox, uniform, words
 from planq.audit.runner import arguments
+from support.tables import share
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")
@@ -55,12 +56,16 @@ CONVENTIONS = (
 @pytest.mark.parametrize("dynamic", [False, True], ids=["given", "dynamic"])
 @pytest.mark.parametrize("input_dtype", INPUT_DTYPES)
 def test_the_whole_table(input_dtype: str, dynamic: bool, rounding: str) -> None:
-    """Every scope x convention x NonFinite x scale dtype; bounds and operands take turns."""
-    turns = itertools.count()
-    for (mode, quotient), nonfinite, scale_dtype, scope in itertools.product(
-        CONVENTIONS, ("propagate", "saturate"), (None, "float16", "bfloat16", "float64"), SCOPES
-    ):
-        turn = next(turns)
+    """Every scope x convention x NonFinite x scale dtype; bounds and operands take turns.
+
+    Of these a type of input has a third.
+    """
+    scale_dtypes = (None, "float16", "bfloat16", "float64")
+    rows = share(
+        INPUT_DTYPES.index(input_dtype),
+        *(CONVENTIONS, ("propagate", "saturate"), scale_dtypes, SCOPES),
+    )
+    for turn, ((mode, quotient), nonfinite, scale_dtype, scope) in enumerate(rows):
         bounds = ((None, None), *RANGES[mode])
         kinds = (None,) if dynamic or mode == "symmetric" else ("int32", "int8", "uint8")
         problem = FakeQuantizeProblem(

@@ -25,6 +25,7 @@ from planq.audit.reference.formats import (
     Arrays,
     bits,
 )
+from support.tables import share
 
 F32 = np.float32
 INF, NAN = float("inf"), float("nan")
@@ -61,13 +62,16 @@ def check(problem: QuantizeProblem, data: str, parameters: str, seed: int) -> No
 @pytest.mark.parametrize("output", OUTPUTS, ids="-".join)
 @pytest.mark.parametrize("input_dtype", INPUT_DTYPES)
 def test_the_whole_table(input_dtype: str, output: tuple[str, str]) -> None:
-    """Every scope x convention x NonFinite x scale dtype; bounds and operands take turns."""
+    """Every scope x convention x NonFinite x scale dtype; bounds and operands take turns.
+
+    Of these a type of input has a third.
+    """
     output_dtype, order = output
-    turns = itertools.count()
-    for convention, nonfinite, scale_dtype, scope in itertools.product(
-        list(conventions(output_dtype)), ("propagate", "saturate"), SCALE_DTYPES, SCOPES
-    ):
-        turn = next(turns)
+    rows = share(
+        INPUT_DTYPES.index(input_dtype),
+        *(list(conventions(output_dtype)), ("propagate", "saturate"), SCALE_DTYPES, SCOPES),
+    )
+    for turn, (convention, nonfinite, scale_dtype, scope) in enumerate(rows):
         bounds = ((None, None), *BOUNDS.get((output_dtype, convention["mode"]), ()))
         q_min, q_max = bounds[turn % len(bounds)]
         problem = QuantizeProblem(
