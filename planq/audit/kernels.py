@@ -115,7 +115,8 @@ def spread(items: Sequence[C], count: int) -> list[C]:
     """At most `count` cases, the smallest half spread evenly over the list."""
     small = sorted(items, key=lambda case: case.size)
     small = small[: max(count, len(small) // 2)]
-    return [small[i * len(small) // count] for i in range(min(count, len(small)))]
+    count = min(count, len(small))
+    return [small[i * len(small) // count] for i in range(count)]
 
 
 def running(plan: planq.Plan, **extents: int) -> str:
