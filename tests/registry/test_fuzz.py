@@ -88,18 +88,21 @@ def tiny_ranges(bench: Bench) -> None:
         y.write(np.zeros_like(y.read()))
 
 
+def finds(fuzz: Fuzzer, most: int, what: str = "") -> bool:
+    """Whether one of the first cases is found wrong, with these words; none after it is tried."""
+    return any(what in text for index in range(most) for text in fuzz.run(0, [index]).found)
+
+
 def test_steps_that_are_subnormal_are_among_the_cases() -> None:
     """A backend that computes them otherwise is found out."""
-    tally = fuzzer("fake_quantize", HOSTS[0], spoil=tiny_ranges).run(0, range(600))
-    assert tally.found
+    assert finds(fuzzer("fake_quantize", HOSTS[0], spoil=tiny_ranges), 600)
 
 
 def test_the_host_says_what_is_right_as_the_reference_does() -> None:
     """As on a GPU, whose bits are compared with those of the host in one thread."""
     fuzz = Fuzzer("fake_quantize", HOSTS[1], reference=False, test="", spoil=tiny_ranges)
-    with_harm = fuzz.run(0, range(600))
+    assert finds(fuzz, 600)
     fuzz.spoil = nothing
-    assert with_harm.found
     assert not fuzz.run(0, range(100)).found
 
 
@@ -111,8 +114,8 @@ def test_operands_that_are_not_given_stay_as_they_are() -> None:
         if norm is not None and bench.args.update_norm is None:
             norm.write(np.ones_like(norm.read()))
 
-    tally = fuzzer("optimizer_step", HOSTS[0], spoil=harm).run(0, range(200))
-    assert any("update_norm[0], which was not given" in text for text in tally.found)
+    fuzz = fuzzer("optimizer_step", HOSTS[0], spoil=harm)
+    assert finds(fuzz, 200, "update_norm[0], which was not given")
 
 
 def report(when: Literal["setup", "call", "teardown"], tally: Tally) -> pytest.TestReport:

@@ -41,6 +41,10 @@ def offsets(kind: str, rows: int, experts: int, seed: int) -> Array:
     return inside.astype(np.int32)
 
 
+# Experts after these have the weights of one of them: to make more takes long. No power of two.
+DIFFERENT = 17
+
+
 @dataclass(frozen=True)
 class GroupedProblem(FloatLayer):
     """One product of rows with the weights of their experts."""
@@ -145,7 +149,9 @@ class GroupedProblem(FloatLayer):
 
     def inputs(self, kind: str, seed: int) -> Arrays:
         """Activations, offsets, and the operands of all experts."""
-        each = [self.layer(1).inputs(kind, seed + 1000 * e) for e in range(self.experts)]
+        layer, different = self.layer(1), min(self.experts, DIFFERENT)
+        made = [layer.inputs(kind, seed + 1000 * e) for e in range(different)]
+        each = [made[e % different] for e in range(self.experts)]
         names = {"bias"} & set(each[0]) if self.block_size else set(each[0]) - set(ROWS)
         of_experts = {name: np.stack([own[name] for own in each]) for name in names}
         if self.block_size:
