@@ -13,13 +13,13 @@ import planq
 from c.bench import CBench, CLaunchBench
 from planq.audit import kernels
 from planq.audit.memory import Host, Layout
-from planq.audit.operators import OPERATORS, OWN, Case, expected, inputs_of
+from planq.audit.operators import Case, expected, inputs_of
 from planq.audit.runner import Bench
 from support import c_library as c
+from support.own import ADAPTERS
 
 HOST = Host()
 CASES = 12  # of an operator; tests/registry runs all of them through the same kernels
-ADAPTERS = {**OPERATORS, **OWN}
 LISTS: Any = importlib.import_module("operators.list300")
 
 
