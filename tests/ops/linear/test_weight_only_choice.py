@@ -10,8 +10,8 @@ from support.program import compiled, lines_of
 
 MULTIPROCESSORS = 132  # of an H100 and of an H200
 # Products, and the kernel that was the fastest of those measured on one H100, of int4 in groups of
-# 128; that of 32 rows and 28672 columns on one H200. Two kernels for 28672 x 8192 and 64 rows, and tiles of 128 rows and panels for 4096, differ
-# by less than a twentieth.
+# 128; that of 32 rows and 28672 columns on one H200. Two kernels for 28672 x 8192 and 64 rows, and
+# tiles of 128 rows and panels for 4096, differ by less than a twentieth.
 MEASURED = {
     (32, 28672, 8192): ("tiles", 32, 2),
     (128, 28672, 8192): ("tiles", 128, 2),
