@@ -97,7 +97,7 @@ def test_a_plan_keeps_nothing_of_its_last_run(operator: str, kernel: planq.Kerne
 
 @every_host_kernel
 def test_the_number_of_threads_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
-    """One, two, three and seven threads on a large and on small cases."""
+    """One, two, three and seven threads on a large and on a small case."""
     kernels.check_threads(operator, name_of(kernel))
 
 

@@ -39,7 +39,7 @@ def main(nbytes: int, threads: int) -> None:
         sys.stdout.write(f"{name}\n")
         sys.stdout.flush()
         cases = sorted(OPERATORS[operator].cases(), key=lambda case: -case.size)
-        case = next(c for c in cases if kernels.accepts(operator, name, c.problem, "host"))
+        case = next(c for c in cases if kernels.takes(operator, name, c, "host"))
         desc = OPERATORS[operator].descriptor(case.problem)
         bench = Bench(Host(threads), desc, pref=kernels.pinned(name))
         bench.load(inputs_of(case))
