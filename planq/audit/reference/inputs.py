@@ -22,11 +22,14 @@ TILE = 10007  # prime, so that a tile begins anywhere within a vector
 def hashed(seed: int, count: int) -> Array:
     """`count` uint64 words: the finalizer of splitmix64 over a counter."""
     with np.errstate(over="ignore"):
-        z = np.arange(count, dtype=np.uint64) + np.uint64(seed % 2**31 * 2**32)
-        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        z = np.arange(1, count + 1, dtype=np.uint64)
+        z += np.uint64(seed % 2**31 * 2**32)
+        z *= np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z ^= z >> np.uint64(shift)
+            z *= np.uint64(factor)
+        z ^= z >> np.uint64(31)
+        return z
 
 
 def field(words: Array, low: int, width: int) -> Array:
