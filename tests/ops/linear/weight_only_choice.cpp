@@ -1,8 +1,8 @@
 // Prints how gemms with weights that are codes are computed on sm_90 in the order of GroupsSm90,
 // where there are more than a few rows. A line of the input is a gemm: rows, columns, terms, gemms
-// of the batch, multiprocessors, terms of a run. A line of the output is the kind of the kernel, the
-// tokens of its tiles and their columns in units of 64, and 1 if codes that are looked up in a table
-// have it for a few rows, too.
+// of the batch, multiprocessors, terms of a run. A line of the output is the kind of the kernel,
+// the tokens of its tiles and their columns in units of 64, and 1 if codes that are looked up in a
+// table have it for a few rows, too.
 #include "ops/linear/sm90/heuristics.h"
 
 #include <cstdio>
