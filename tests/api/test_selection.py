@@ -146,8 +146,11 @@ def test_kernels_of_the_other_backend_are_rejected_as_such() -> None:
 
 @pytest.mark.parametrize("device", ["sm_80", "sm_90"])
 def test_every_case_has_a_kernel_on_every_supported_gpu(device: str) -> None:
-    """Exactly when CUDA kernels are compiled in; no GPU is needed to know."""
-    for case in selections.cover("dynamic_range_quantize", device):
+    """Exactly when CUDA kernels are compiled in; no GPU is needed to know.
+
+    An eighth of the cases whose answers tests/registry compares with those recorded.
+    """
+    for case in list(selections.cover("dynamic_range_quantize", device))[::8]:
         chosen = planq.explain(descriptor(case.problem), device=device).chosen
         assert (chosen is not None) == planq.build_info().cuda, case.id
 

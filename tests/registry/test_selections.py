@@ -19,7 +19,7 @@ from planq.audit.selections import Table
 DEVICES = selections.DEVICES if planq.build_info().cuda else ("host",)
 EVERY_CASE = "PLANQ_EVERY_SELECTION" in os.environ
 # To explain one costs 10 us: an operator with more of them is asked about a part of its cases.
-CANDIDATES = 15_000
+CANDIDATES = 50_000
 
 
 @pytest.fixture(scope="module", autouse=True)
