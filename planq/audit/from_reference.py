@@ -1,4 +1,4 @@
-"""What tests need of the operators whose problems have the fields of their descriptors."""
+"""What adapters share whose problems have the fields of their descriptors."""
 
 from __future__ import annotations
 

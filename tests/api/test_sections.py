@@ -100,7 +100,7 @@ FAULTS: dict[Fault, str] = {
     change_an_input: "reference",
     other_bits_the_second_time: "again",
     depend_on_alignment: "misaligned",
-    depend_on_the_batch: "strided",
+    depend_on_the_batch: "rows alone",
 }
 
 

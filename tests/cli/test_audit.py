@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,22 @@ def test_a_file_that_is_no_report_is_refused(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("planq: error: ")
     assert expected in line
+
+
+def test_without_the_package_of_the_references_the_extra_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a line; every other command goes without it."""
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    assert run(["audit", "--device", "host"]) == 2
+    assert capsys.readouterr().err == (
+        "planq: error: planq audit needs the package 'ml_dtypes': pip install 'planq[audit]'\n"
+    )
+
+
+def test_without_assertions_nothing_is_called_held() -> None:
+    """Python -O leaves out what compares."""
+    command = [sys.executable, "-P", "-O", "-m", "planq", "audit", "--device", "host"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "which python -O leaves out" in done.stderr
