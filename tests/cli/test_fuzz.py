@@ -172,7 +172,7 @@ def command_line(chaos: Chaos) -> list[str]:
     return [command, *arguments]
 
 
-@fuzzing(250)
+@fuzzing(125)
 def test_no_command_line_is_an_internal_error(folder: Path, scaled: bytes, chaos: Chaos) -> None:
     files = {
         "in.st": pack({"w": describe("F32", [2, 8], 0, 64)}, bytes(range(64))),
@@ -225,7 +225,7 @@ def test_no_sound_file_is_an_internal_error(folder: Path, chaos: Chaos) -> None:
         assert shapes[0] == shapes[1]
 
 
-@fuzzing(120)
+@fuzzing(60)
 def test_no_file_of_ranges_is_an_internal_error(folder: Path, chaos: Chaos) -> None:
     text = json.dumps(chaos.tampered(RANGES)).encode()
     if chaos.random() < 0.3:
@@ -250,7 +250,7 @@ def damaged(content: bytes, chaos: Chaos) -> bytes:
             return pack(chaos.tampered(header), payload)
 
 
-@fuzzing(150)
+@fuzzing(75)
 def test_no_header_is_an_internal_error(
     folder: Path, scaled: bytes, states: list[bytes], chaos: Chaos
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_header_that_the_library_takes_is_taken(folder: Path, chaos: Chaos) ->
         assert {place.name for place in parse_header(text, at + spare)[1]} == header.keys()
 
 
-@fuzzing(150)
+@fuzzing(75)
 def test_no_metadata_is_an_internal_error(folder: Path, scaled: bytes, chaos: Chaos) -> None:
     end = 8 + int.from_bytes(scaled[:8], "little")
     header, payload = header_of(scaled), scaled[end:]
@@ -348,7 +348,7 @@ def other_tensors(tensors: dict[str, Array], chaos: Chaos) -> dict[str, Array]:
 STATE_NAMES = ("w.absmax", "w.nested_absmax", "w.quant_map", "w", ".quant_state.bitsandbytes__nf4")
 
 
-@fuzzing(200)
+@fuzzing(100)
 def test_no_state_is_an_internal_error(folder: Path, states: list[bytes], chaos: Chaos) -> None:
     path = folder / "state"
     path.write_bytes(chaos.choice(states))
@@ -369,7 +369,7 @@ def test_no_state_is_an_internal_error(folder: Path, states: list[bytes], chaos:
     run(folder, files, ["quantize", "in.st", "out.st", "--scheme", "nf4"])
 
 
-@fuzzing(200)
+@fuzzing(100)
 def test_no_descriptor_is_an_internal_error(folder: Path, chaos: Chaos) -> None:
     text = json.dumps(chaos.tampered(DESC))
     if chaos.random() < 0.2:
