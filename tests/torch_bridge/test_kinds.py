@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -75,6 +76,16 @@ def test_operands_that_may_be_left_out() -> None:
         OPS.tally.out(count, size, found, negative=True)
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Several threads for torch, whatever the environment gave it: one thread takes another way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_several_results_and_steps() -> None:
     """A tuple; memory between the steps is torch's."""
     for rows in (3, 5):
