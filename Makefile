@@ -61,7 +61,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check fuzz lint format sanitize gpu-test gpu-test-2 bench overhead wheel gpu-install clean FORCE
+.PHONY: help demo test release-check fuzz faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
@@ -69,6 +69,7 @@ help:
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
 	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds"
+	@echo "make faults    whether planq audit refutes every wrong kernel of tests/faults; make gpu-faults likewise"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
@@ -91,6 +92,13 @@ fuzz: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py \
 	  tests/registry/test_fuzz.py tests/checkpoint/test_peer_fuzz.py \
 	  tests/checkpoint/test_folders.py::test_nothing_that_a_folder_says_is_an_internal_error $(ARGS)
+
+faults: build/faults/ready
+	PYTHONSAFEPATH=1 PYTHONPATH=build/faults/site $(BIN)/python tests/faults/check.py host
+
+gpu-faults: export PLANQ_FAULTS := ON
+gpu-faults: gpu-install
+	PYTHONSAFEPATH=1 $(PYTHON) tests/faults/check.py $(or $(ARGS),cuda:0)
 
 release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py
@@ -191,6 +199,16 @@ build/wheel/%: build/env/ready build/inputs-% $(SOURCES)
 $(VENV)/planq-%: build/wheel/% $(VENV)/requirements-%
 	rm -f $(VENV)/planq-demo $(VENV)/planq-test
 	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/planq-*.whl
+	touch $@
+
+# The host backend with kernels that are wrong, for the audit to refute.
+build/faults/ready: export PLANQ_CUDA := OFF
+build/faults/ready: export PLANQ_FAULTS := ON
+build/faults/ready: export SKBUILD_BUILD_DIR := build/faults
+build/faults/ready: build/env/ready $(VENV)/requirements-test $(SOURCES) $(wildcard tests/faults/*.h tests/faults/*/*)
+	rm -rf build/faults/site build/faults/wheel
+	$(BUILD_WHEEL) build/faults/wheel
+	$(PIP) install --quiet --no-deps --target build/faults/site build/faults/wheel/planq-*.whl
 	touch $@
 
 .PRECIOUS: build/wheel/% build/sanitize-%/ready

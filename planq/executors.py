@@ -140,9 +140,16 @@ class CudaExecutor:
             seconds = (self._events[1] - self._events[0]) / 1e3
         return Ran(outputs, seconds)
 
+    def new_stream(self) -> Any:
+        """Another stream of the device."""
+        with self._device_errors():
+            self._device.set_current()
+            return self._device.create_stream()
+
     def allocate(self, nbytes: int) -> Any:
         """A buffer on the device, which the caller closes on :attr:`stream`."""
         with self._device_errors():
+            self._device.set_current()
             return self._device.allocate(max(nbytes, 1), stream=self.stream)
 
     def upload(self, target: Any, data: Bytes) -> None:
@@ -169,7 +176,7 @@ class CudaExecutor:
 
     @contextlib.contextmanager
     def _buffer(self, nbytes: int) -> Iterator[Any]:
-        buffer = self._device.allocate(max(nbytes, 1), stream=self.stream)
+        buffer = self.allocate(nbytes)
         try:
             yield buffer
         finally:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import planq
-from planq.audit import digests, dims, kernels
+from planq.audit import digests, dims, kernels, places
 from planq.audit.memory import Device
 from planq.audit.operators import name_of
 
@@ -77,6 +77,31 @@ def _guarantee(device: Device, operator: str, kernel: planq.KernelInfo, _: Most)
     return kernels.check_guarantee(device, operator, kernel)
 
 
+def _instruction_sets(_: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> int:
+    limit = {} if most is None else {"most": most}
+    return places.check_instruction_sets(operator, name_of(kernel), **limit)
+
+
+def _is_the_hosts(kernel: planq.KernelInfo) -> str:
+    return "" if kernel.backend is planq.Backend.CUDA else "the host has neither graphs nor streams"
+
+
+def _is_the_host(kernel: planq.KernelInfo) -> str:
+    return _promises_a_bound(kernel) if kernel.backend is planq.Backend.CUDA else "it is the host's"
+
+
+def _has_no_other_device(kernel: planq.KernelInfo) -> str:
+    if kernel.backend is planq.Backend.HOST:
+        return "it is the host's"
+    return "" if len(planq.devices()) > 1 else "the machine has no other device"
+
+
+def _has_one_instruction_set(kernel: planq.KernelInfo) -> str:
+    if kernel.backend is planq.Backend.CUDA:
+        return "a GPU has one instruction set"
+    return "" if places.narrower() else "the processor has one instruction set"
+
+
 def _is_a_gpus(kernel: planq.KernelInfo) -> str:
     return "" if kernel.backend is planq.Backend.HOST else "a GPU has no number of threads"
 
@@ -136,5 +161,38 @@ CLAIMS: Final = (
     Claim("new inputs", "A plan keeps nothing of its last run.", _new_inputs),
     Claim("extents", "A plan of a Dim has the bits of a plan of that very extent.", _dims),
     Claim("threads", "The number of threads changes no bit.", _threads, _is_a_gpus),
+    Claim(
+        "instruction sets",
+        "A process that is limited to a narrower instruction set of the processor has the same "
+        "bits.",
+        _instruction_sets,
+        _has_one_instruction_set,
+    ),
+    Claim("host", "The host backend has the same bits.", _by(places.check_host), _is_the_host),
+    Claim(
+        "graph",
+        "A run that is captured in a CUDA graph has, at each replay, the bits of what it then "
+        "finds.",
+        _by(places.check_captured),
+        _is_the_hosts,
+    ),
+    Claim(
+        "busy device",
+        "Other work on the device, on another stream, changes no bit.",
+        _by(places.check_busy),
+        _is_the_hosts,
+    ),
+    Claim(
+        "stream order",
+        "A run reads what its stream has written before it, and what follows waits for it.",
+        _by(places.check_order),
+        _is_the_hosts,
+    ),
+    Claim(
+        "other device",
+        "Every other GPU of the machine has the same bits.",
+        _by(places.check_devices),
+        _has_no_other_device,
+    ),
     Claim("guarantee", "Each plan promises what its kernel does.", _guarantee),
 )

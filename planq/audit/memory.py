@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -210,7 +211,7 @@ class Operand:
     ) -> None:
         """Allocates and poisons; `guard` bytes lie before and after."""
         self.dtype, self.shape = STORAGE[dtype], shape
-        self._device, self._name = device.name, dtype
+        self._device, self._name = device, dtype
         self._strides = layout.strides(shape)
         below = -lowest_offset(shape, self._strides)
         reach = sum(abs((n - 1) * s) for n, s in zip(shape, self._strides, strict=True)) + 1
@@ -225,7 +226,7 @@ class Operand:
     def tensor(self) -> TensorTuple:
         """The operand as an explicit tuple."""
         pointer = self._memory.pointer + self._start
-        return (pointer, self.shape, self._strides, self._name, self._device)
+        return (pointer, self.shape, self._strides, self._name, self._device.name)
 
     def _window(self, image: Array) -> Array:
         strides = tuple(s * self.dtype.itemsize for s in self._strides)
@@ -246,6 +247,17 @@ class Operand:
     def repoison(self) -> None:
         """Forgets what was written."""
         self._memory.upload(self._blank)
+
+    def write_later(self, values: Array) -> Callable[[], None]:
+        """Poisons the tensor; calling the result writes the values in the stream's order.
+
+        For memory of GPUs, which can copy in that order.
+        """
+        memory: Any = self._memory
+        staged = self._device.allocate(self._blank.size)
+        staged.upload(self.image(values))
+        self.repoison()
+        return lambda: memory.enqueue_copy(staged)
 
     def read(self) -> Array:
         """The tensor's values, C-contiguous on the host."""

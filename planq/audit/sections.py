@@ -18,11 +18,9 @@ from typing import Final
 import planq
 from planq.audit import kernels
 from planq.audit.claims import CLAIMS, Claim, Most
-from planq.audit.digests import digest
+from planq.audit.digests import digest_of_cases
 from planq.audit.memory import Device, Host
-from planq.audit.operators import ADAPTERS, inputs_of, name_of
-from planq.audit.reference.formats import Array
-from planq.audit.runner import Bench
+from planq.audit.operators import name_of
 
 HELD: Final = "held"
 REFUTED: Final = "refuted"
@@ -113,7 +111,7 @@ def audit_section(section: Section, most: Most) -> tuple[Audited, ...]:
 def _audited(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> Audited:
     outcomes = tuple(hold(claim, device, operator, kernel, most) for claim in CLAIMS)
     try:
-        wrote = _digest(device, operator, kernel)
+        wrote = digest_of_cases(device, operator, name_of(kernel), DIGESTED)
     except (AssertionError, planq.PlanqError):
         wrote = ""
     return Audited(device.name, operator, kernel, wrote, outcomes)
@@ -134,20 +132,6 @@ def hold(
     if not runs:
         return Outcome(claim.name, NOT_TESTABLE, note="no case of this kernel has it")
     return Outcome(claim.name, HELD, runs)
-
-
-def _digest(device: Device, operator: str, kernel: planq.KernelInfo) -> str:
-    """SHA-256 over what a kernel writes in its first cases, where they lie close together."""
-    name = name_of(kernel)
-    written: dict[str, Array] = {}
-    for case in kernels.spread(kernels.accepted(operator, name, device.name), DIGESTED):
-        desc = ADAPTERS[operator].descriptor(case.problem)
-        bench = Bench(device, desc, pref=kernels.pinned(name))
-        if kernels.is_taken(bench):
-            bench.load(inputs_of(case))
-            bench.run()
-            written |= {f"{case.id}: {k}": v for k, v in bench.outputs().items()}
-    return digest(written)
 
 
 def audit(

@@ -150,11 +150,17 @@ def _machine(devices: list[str]) -> Report:
         "os": operating_system(),
         "library_sha256": library_sha256(),
         "devices": {
-            f"cuda:{each.index}": dataclasses.asdict(each)
+            f"cuda:{each.index}": {**dataclasses.asdict(each), **_facts(each.index)}
             for each in planq.devices()
             if f"cuda:{each.index}" in devices
         },
     }
+
+
+def _facts(index: int) -> Report:
+    from planq.audit.cuda import facts
+
+    return dict(facts(index))
 
 
 def _as_dict(found: Probe) -> Report:

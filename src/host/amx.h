@@ -29,8 +29,9 @@ inline bool has_amx() {
     constexpr unsigned kTiles = 1u << 24, kBytes = 1u << 25;
     constexpr long kRequestPermission = 0x1023, kTileData = 18;
     unsigned a = 0, b = 0, c = 0, d = 0;
-    return has_vnni() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTiles) != 0 &&
-           (d & kBytes) != 0 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+    return widest_allowed() >= 4 && has_vnni() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+           (d & kTiles) != 0 && (d & kBytes) != 0 &&
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   }();
   return has;
 }

@@ -4,9 +4,12 @@
 // IEEE operation.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -38,18 +41,38 @@ namespace planq::host {
 
 enum class Level : int { Baseline, Avx2, Avx512 };
 
-// The widest level that this processor has, or that a build limits itself to, to test the others.
+// Names of what kernels may use, from narrow to wide: first the levels, then what is added to the
+// last of them.
+inline constexpr std::array<std::string_view, 5> kInstructionSets = {"baseline", "avx2", "avx512",
+                                                                     "avx512_vnni", "amx"};
+
+// The place of the widest one that PLANQ_INSTRUCTION_SET lets this process use: an audit holds each
+// to the bits of the others. A name that there is not means the first, which is never wrong.
+inline std::size_t widest_allowed() {
+  static const std::size_t widest = [] {
+    const char* const asked = std::getenv("PLANQ_INSTRUCTION_SET");
+    if (!asked || !*asked) return kInstructionSets.size() - 1;
+    std::size_t place = kInstructionSets.size() - 1;
+    while (place > 0 && kInstructionSets[place] != asked) --place;
+    return place;
+  }();
+  return widest;
+}
+inline bool allows(Level level) { return static_cast<std::size_t>(level) <= widest_allowed(); }
+
+// The widest level that this processor has and that is allowed; a build may be limited, too.
 inline Level detect_level() {
 #if defined(PLANQ_SIMD_LIMIT) && PLANQ_SIMD_LIMIT == 0
   return Level::Baseline;
 #elif PLANQ_SIMD_X86
   __builtin_cpu_init();
 #if !defined(PLANQ_SIMD_LIMIT)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+  if (allows(Level::Avx512) && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq"))
     return Level::Avx512;
 #endif
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+  if (allows(Level::Avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("f16c"))
     return Level::Avx2;
 #endif
@@ -59,7 +82,8 @@ inline Level detect_level() {
 // Whether a processor of level Avx512 also adds products of bytes to int32 sums.
 inline bool has_vnni() {
 #if PLANQ_SIMD_X86
-  return detect_level() == Level::Avx512 && __builtin_cpu_supports("avx512vnni");
+  return widest_allowed() >= 3 && detect_level() == Level::Avx512 &&
+         __builtin_cpu_supports("avx512vnni");
 #else
   return false;
 #endif

@@ -4,7 +4,9 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -35,14 +37,25 @@ namespace {
 
 // Those that host kernels use here, from narrow to wide.
 py::list instruction_sets() {
-  const host::Level level = host::detect_level();
+  std::size_t count = static_cast<std::size_t>(host::detect_level()) + 1;
+  if (host::has_vnni()) count = 4;
+  if (host::has_amx()) count = 5;
   py::list names;
-  names.append("baseline");
-  if (level >= host::Level::Avx2) names.append("avx2");
-  if (level >= host::Level::Avx512) names.append("avx512");
-  if (host::has_vnni()) names.append("avx512_vnni");
-  if (host::has_amx()) names.append("amx");
+  for (std::size_t i = 0; i < count; ++i) names.append(py::str(host::kInstructionSets[i].data()));
   return names;
+}
+
+// A name that there is not would make kernels slow, and nobody would know why.
+void check_instruction_set() {
+  const char* const asked = std::getenv("PLANQ_INSTRUCTION_SET");
+  if (!asked || !*asked) return;
+  std::string names;
+  for (const std::string_view known : host::kInstructionSets) {
+    if (known == asked) return;
+    names.append(names.empty() ? "" : ", ").append(known);
+  }
+  throw py::import_error("PLANQ_INSTRUCTION_SET: expected one of " + names + ", got '" + asked +
+                         "'");
 }
 
 // Extents; an axis that is a dim by its name.
@@ -250,6 +263,7 @@ void define_devices(py::module_& module) {
 PYBIND11_MODULE(_core, module) {
   using namespace planq;
   using namespace planq::python;
+  check_instruction_set();
   module.attr("WORKSPACE_ALIGNMENT") = kWorkspaceAlignment;
   py::class_<Descriptor>(module, "Descriptor")
       .def("values", &field_values)
