@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ class CudaMemory:
         return copied
 
     def __del__(self) -> None:
-        self._buffer.close(self._executor.stream)
+        if not sys.is_finalizing():  # the process gives everything back, in an order of its own
+            self._buffer.close(self._executor.stream)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -166,9 +167,10 @@ def check_instruction_sets(operator: str, name: str, most: int = 2) -> int:
 def serve(asked: Connection) -> None:
     """Answers what a host kernel writes, until nobody asks any more."""
     asked.send(widest())
-    while True:
-        operator, name, most = asked.recv()
-        asked.send(digest_of_cases(Host(), operator, name, most))
+    with suppress(EOFError):
+        while True:
+            operator, name, most = asked.recv()
+            asked.send(digest_of_cases(Host(), operator, name, most))
 
 
 @cache

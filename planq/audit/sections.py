@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final
@@ -103,9 +104,14 @@ def sections(devices: Sequence[str], pattern: str = "") -> tuple[Section, ...]:
 def audit_section(section: Section, most: Most) -> tuple[Audited, ...]:
     """Holds each of an operator's kernels to each claim; `most` cases of each, or all."""
     device = place(section.device)
+    return tuple(
+        _audited(device, section.operator, kernel, most) for kernel in _kernels_of(section)
+    )
+
+
+def _kernels_of(section: Section) -> list[planq.KernelInfo]:
     (info,) = (each for each in planq.operators() if each.name == section.operator)
-    found = [kernel for kernel in info.kernels if runs_on(kernel, section.device)]
-    return tuple(_audited(device, section.operator, kernel, most) for kernel in found)
+    return [kernel for kernel in info.kernels if runs_on(kernel, section.device)]
 
 
 def _audited(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> Audited:
@@ -152,21 +158,56 @@ def audit(
         Each section, and what was found; None where the budget was used up.
     """
     deadline = None if budget is None else time.monotonic() + budget
-    processes = min(_MOST_PROCESSES, os.cpu_count() or 1)
     done: dict[Section, tuple[Audited, ...]] = {}
+    suspects: list[Section] = []
     waiting = list(wanted)
+    while waiting:
+        for section, found in _side_by_side(waiting, most, deadline):
+            if found is None:
+                suspects.append(section)
+            else:
+                done[section] = found
+                told(section)
+    for section in suspects:
+        done[section] = _alone(section, most)
+        told(section)
+    for section in wanted:
+        yield section, done.get(section)
+
+
+def _side_by_side(
+    waiting: list[Section], most: Most, deadline: float | None
+) -> Iterator[tuple[Section, tuple[Audited, ...] | None]]:
+    """Audits and removes what waits, until the time is up; None: a process ended beside it."""
+    processes = min(_MOST_PROCESSES, os.cpu_count() or 1)
     running: dict[Future[tuple[Audited, ...]], Section] = {}
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         while waiting or running:
-            late = deadline is not None and time.monotonic() > deadline
-            if late:
+            if deadline is not None and time.monotonic() > deadline:
                 waiting.clear()
-            while waiting and len(running) < processes:
-                section = waiting.pop(0)
-                running[pool.submit(audit_section, section, most)] = section
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                section = running.pop(future)
-                done[section] = future.result()
-                told(section)
-    for section in wanted:
-        yield section, done.get(section)
+            try:
+                while waiting and len(running) < processes:
+                    running[pool.submit(audit_section, waiting[0], most)] = waiting[0]
+                    del waiting[0]
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    found = future.result()
+                    yield running.pop(future), found
+            except BrokenProcessPool:
+                yield from ((section, None) for section in running.values())
+                return
+
+
+def _alone(section: Section, most: Most) -> tuple[Audited, ...]:
+    """Audits a section whose process may end: then all of its claims are refuted."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(audit_section, section, most).result()
+        except BrokenProcessPool:
+            outcomes = tuple(
+                Outcome(claim.name, REFUTED, note="a kernel of the operator ended the process")
+                for claim in CLAIMS
+            )
+            return tuple(
+                Audited(section.device, section.operator, kernel, "", outcomes)
+                for kernel in _kernels_of(section)
+            )

@@ -93,8 +93,15 @@ Status cuda_device(int index, Device& device) {
   return status;
 }
 
+// A stream that is being captured does not say its device, and to ask would end the capture. Who
+// captures it has its device current: a launch fails on any other.
 Status cuda_stream_device(void* handle, int& device) {
-  const cudaError_t error = cudaStreamGetDevice(static_cast<cudaStream_t>(handle), &device);
+  const auto stream = static_cast<cudaStream_t>(handle);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error == cudaSuccess)
+    error = capture == cudaStreamCaptureStatusNone ? cudaStreamGetDevice(stream, &device)
+                                                   : cudaGetDevice(&device);
   return error == cudaSuccess ? Status::success() : Status::cuda(error);
 }
 

@@ -114,6 +114,23 @@ def test_streams_of_every_library(name: str) -> None:
     assert operands.right()
 
 
+def test_a_stream_of_another_library_is_captured() -> None:
+    """A stream that is captured does not say its device; run and launch need not ask."""
+    operands, device = Operands(), cuda_core.Device(0)
+    device.set_current()
+    plan = planq.Plan.select(new_stream(), DESC)
+    launch = plan.bind(None, operands.args())
+    for enqueue in (lambda stream: plan.run(stream, None, operands.args()), launch):
+        builder = device.create_stream().create_graph_builder()
+        builder.begin_building("global")
+        enqueue(builder.stream)
+        graph = builder.end_building().complete()
+        operands.q.fill_(-99)
+        torch.cuda.synchronize()
+        graph.launch(builder.stream)
+        assert operands.right()
+
+
 def test_run_returns_before_the_gpu_is_done_and_keeps_the_streams_order() -> None:
     """The stream sleeps first; then the input is written; then the plan reads it."""
     operands, stream = Operands(), new_stream()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ RUN = 1024
 KINDS = ("normal", "mixed", "patterns", "finite", "zeros", "subnormal", "huge", "finite", "offset")
 COUNTS = (1, 2, 3, 17, 255, 1023, 1024, 1025, 3000, 20480)
 SHAPES = ((3, 5, 7), (40, 100), (300, 3), (1, 1, 1, 1, 1, 2, 3, 17), (2, 33, 130), (5, 2000))
+# Kinds with which a sum in another order, one by fma or one without its NaNs has other bits.
+TELLING = (("normal", (257,)), ("normal", (3, 700)), ("mixed", (1500,)))
 # More runs than one run of them holds: three levels.
 WIDE = ((RUN * RUN + 1025,),)
 
@@ -138,6 +141,10 @@ def sampled_cases(orders: tuple[str | None, ...]) -> tuple[Case, ...]:
                 cases.append(Case(Problem(shape, dtype, p), kind, seed))
         for shape in WIDE:
             cases.append(Case(Problem(shape, dtype, orders[0]), "tiled", len(cases)))
+    cases += [
+        Case(Problem(shape, dtype, p), kind, 500 + number)
+        for number, (dtype, p, (kind, shape)) in enumerate(product(INPUT_DTYPES, orders, TELLING))
+    ]
     return tuple(cases)
 
 
