@@ -144,7 +144,7 @@ def under(preference: PlanPreference, policy: PlanPreference | None) -> PlanPref
     return preference if policy is None else strictest(preference, policy)
 
 
-def _checked(pref: object) -> PlanPreference:
+def checked(pref: object) -> PlanPreference:
     """Refuses what is no policy.
 
     Raises:
@@ -218,7 +218,7 @@ def policy(pref: PlanPreference) -> Block:
             names another backend than a policy around it. From selections inside: their preference
             names another backend.
     """
-    return Block(_checked(pref))
+    return Block(checked(pref))
 
 
 def set_policy(pref: PlanPreference | None) -> None:
@@ -233,6 +233,6 @@ def set_policy(pref: PlanPreference | None) -> None:
         DescriptorError: ``pref`` is no preference, or it pins a SKU or a body.
     """
     global _process
-    checked = None if pref is None else _checked(pref)
+    found = None if pref is None else checked(pref)
     EVER[:] = (True,)
-    _process = checked
+    _process = found
