@@ -55,7 +55,7 @@ _FUNCTION: Final = Documented(
     Determinism.RUN_TO_RUN,
     None,
     False,
-    "each element alone, by code that may depend on where it lies",
+    "each element alone, by code that may depend on its place",
 )
 _SUMMED: Final = Documented(
     Determinism.RUN_TO_RUN, None, False, "torch.use_deterministic_algorithms is on"
