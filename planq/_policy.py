@@ -135,13 +135,26 @@ def _of_foreign_thread() -> PlanPreference | None:
 
 
 def held(policy: PlanPreference | None) -> Block | contextlib.AbstractContextManager[None]:
-    """A block of a policy that was in force before; of none if it is None."""
-    return contextlib.nullcontext() if policy is None else Block(policy)
+    """A block of a policy besides what is in force; no block if it is None.
+
+    What is in force counts in a thread that Python did not start, too: there, a block of its own
+    would replace it.
+    """
+    return contextlib.nullcontext() if policy is None else Block(under(policy, in_force()))
 
 
 def under(preference: PlanPreference, policy: PlanPreference | None) -> PlanPreference:
     """A preference that meets the policy as well."""
     return preference if policy is None else strictest(preference, policy)
+
+
+def applied(preference: PlanPreference) -> PlanPreference:
+    """A preference that meets the policy in force as well.
+
+    Raises:
+        DescriptorError: The preference and the policies name two backends.
+    """
+    return under(preference, in_force()) if EVER else preference
 
 
 def checked(pref: object) -> PlanPreference:

@@ -115,7 +115,7 @@ class PlanMismatchError(PlanqError, RuntimeError):
 class PolicyError(PlanqError, RuntimeError):
     """A model calls operators that do not meet a policy.
 
-    ``audit`` is what :func:`planq.torch.audit` found; ``audit.refused`` has these calls.
+    ``audit`` is what ``planq.torch.audit`` found; ``audit.refused`` has these calls.
     """
 
     code = "policy"

@@ -290,7 +290,7 @@ class Plan(_core.PlanBase):
         desc, pref = _stored(text)
         plan = _selected(lambda: cls._select_exactly(stream, desc, pref))
         _compare(text, plan.to_json())
-        strict = _policy.under(pref, _policy.in_force())
+        strict = _policy.applied(pref)
         if strict == pref:
             return plan
         held = _selected(lambda: cls._select_exactly(stream, desc, strict))
@@ -336,7 +336,7 @@ def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[s
     desc, pref = _stored(text)
     current = _selected(lambda: _foresee_exactly(desc, pref, device))
     _compare(text, json.dumps(current))
-    strict = _policy.under(pref, _policy.in_force())
+    strict = _policy.applied(pref)
     if strict == pref:
         return current
     held = _selected(lambda: _foresee_exactly(desc, strict, device))

@@ -238,7 +238,7 @@ def checked_preference(desc: object, pref: object) -> PlanPreference:
     preference = pref if pref is not None else PlanPreference()
     if not isinstance(preference, PlanPreference):
         raise DescriptorError("pref", f"expected a PlanPreference, got {shown(preference)}")
-    return _policy.under(preference, _policy.in_force())
+    return _policy.applied(preference)
 
 
 def explain(

@@ -212,7 +212,7 @@ def test_a_backward_pass_meets_the_policy_of_its_forward_pass(
     backward: set[str],
     selected: dict[str, PlanPreference],
 ) -> None:
-    """Outside of the block: in this thread, in a foreign one, and besides another policy."""
+    """Outside of the block, and besides another policy, in a foreign thread and in this one."""
     x = X.clone().requires_grad_()
     with planq.policy(STRICT):
         losses = [forward(x) for _ in range(3)]
@@ -220,13 +220,15 @@ def test_a_backward_pass_meets_the_policy_of_its_forward_pass(
     assert {name: selected[name] for name in backward} == dict.fromkeys(backward, STRICT)
     _calls.forget()
     selected.clear()
-    done = threading.Event()
-    _thread.start_new_thread(lambda: (losses[1].backward(), done.set()), ())
-    assert done.wait(60)
-    assert {name: selected[name] for name in backward} == dict.fromkeys(backward, STRICT)
-    with planq.policy(PlanPreference(max_ulp=0)):
-        losses[2].backward()
     both = PlanPreference(determinism="bit_exact", max_ulp=0)
+    done = threading.Event()
+    with planq.policy(PlanPreference(max_ulp=0)):
+        _thread.start_new_thread(lambda: (losses[1].backward(), done.set()), ())
+        assert done.wait(60)
+        assert {name: selected[name] for name in backward} == dict.fromkeys(backward, both)
+        _calls.forget()
+        selected.clear()
+        losses[2].backward()
     assert {name: selected[name] for name in backward} == dict.fromkeys(backward, both)
 
 
