@@ -154,7 +154,7 @@ def applied(preference: PlanPreference) -> PlanPreference:
     Raises:
         DescriptorError: The preference and the policies name two backends.
     """
-    return under(preference, in_force()) if EVER else preference
+    return under(preference, in_force())
 
 
 def checked(pref: object) -> PlanPreference:
