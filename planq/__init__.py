@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planq import _verbose, layouts, memory
 from planq._core import WORKSPACE_ALIGNMENT, Launch
+from planq._policy import policy, set_policy
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
 from planq.dtypes import (
@@ -31,6 +32,7 @@ from planq.errors import (
     NoKernelError,
     PlanMismatchError,
     PlanqError,
+    PolicyError,
     StreamError,
     WorkspaceError,
 )
@@ -116,6 +118,7 @@ __all__ = [
     "PlanMismatchError",
     "PlanPreference",
     "PlanqError",
+    "PolicyError",
     "PrecisionGuarantee",
     "QParams",
     "QuantState",
@@ -137,7 +140,9 @@ __all__ = [
     "layouts",
     "memory",
     "operators",
+    "policy",
     "qparams",
+    "set_policy",
 ]
 # Each family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planq.selection import Selection
+    from planq.torch import ModelAudit
 
 
 _LONGEST_SHOWN = 1000
@@ -109,6 +110,19 @@ class PlanMismatchError(PlanqError, RuntimeError):
     ) -> None:
         super().__init__(message)
         self.differences = dict(differences or {})
+
+
+class PolicyError(PlanqError, RuntimeError):
+    """A model calls operators that do not meet a policy.
+
+    ``audit`` is what ``planq.torch.audit`` found; ``audit.refused`` has these calls.
+    """
+
+    code = "policy"
+
+    def __init__(self, message: str, audit: ModelAudit) -> None:
+        super().__init__(message)
+        self.audit = audit
 
 
 class CudaError(PlanqError, RuntimeError):

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 import planq
 from planq._nearest import did_you_mean
+from planq._policy import in_force
 from planq.errors import PlanqError
 
 if TYPE_CHECKING:
@@ -209,8 +210,12 @@ def open_device(name: str) -> Executor:
 
 
 def plan_selector(executor: Executor) -> Callable[[planq.Descriptor], planq.Plan]:
-    """Returns a function that selects plans for a device; equal descriptors share a plan."""
-    return functools.cache(lambda desc: planq.Plan.select(executor.stream, desc, PREFERENCE))
+    """Returns a function that selects plans for a device; equal descriptors share a plan.
+
+    They share it under one policy.
+    """
+    kept = functools.cache(lambda desc, _: planq.Plan.select(executor.stream, desc, PREFERENCE))
+    return lambda desc: kept(desc, in_force())
 
 
 def _require_device(index: int) -> None:

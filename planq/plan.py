@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, TypeVar, final
 
-from planq import _core, _verbose
+from planq import _core, _policy, _verbose
 from planq._classes import classes_of
 from planq.arguments import StreamLike
 from planq.descriptor import Descriptor, OperandSpec
@@ -21,9 +22,11 @@ from planq.selection import (
     Selection,
     architectures,
     checked_preference,
-    explain,
+    explain_exactly,
     native_device,
 )
+
+_Made = TypeVar("_Made")
 
 
 @final
@@ -70,6 +73,10 @@ class Plan(_core.PlanBase):
     _preference: PlanPreference
 
     def __init__(self, stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> None:
+        self._make(stream, desc, checked_preference(desc, pref))
+
+    def _make(self, stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> None:
+        """Selects under this preference alone, whatever policy is in force."""
         if hasattr(self, "_descriptor"):
             raise TypeError("a plan is made once")
         classes = classes_of(desc.operator)
@@ -80,7 +87,7 @@ class Plan(_core.PlanBase):
         try:
             super().__init__(desc._native, pref._native, stream, classes.args)
         except _core.NoKernel:
-            raise _no_kernel(explain(desc, pref, stream), desc, pref) from None
+            raise _no_kernel(desc, pref, stream) from None
         object.__setattr__(self, "_descriptor", desc)
         object.__setattr__(self, "_preference", pref)
         object.__setattr__(self, "_promise", guarantee_of_plan(self))
@@ -98,7 +105,8 @@ class Plan(_core.PlanBase):
             stream: ``planq.HOST``, a host stream, or any CUDA stream object; only its device
                 matters.
             desc: What to compute.
-            pref: Requirements on the kernel; None for the defaults of :class:`PlanPreference`.
+            pref: Requirements on the kernel; None for the defaults of :class:`PlanPreference`. The
+                policy that is in force (:func:`planq.policy`) counts besides.
 
         Returns:
             A plan of the operator's own class.
@@ -106,11 +114,18 @@ class Plan(_core.PlanBase):
         Raises:
             NoKernelError: No kernel qualifies; the message has the reason for each.
             StreamError: ``stream`` is no stream.
-            DescriptorError: The descriptor is of another operator than this class.
+            DescriptorError: The descriptor is of another operator than this class; or the
+                preference and the policy name two backends.
         """
-        preference = checked_preference(desc, pref)
+        return cls._select_exactly(stream, desc, checked_preference(desc, pref))
+
+    @classmethod
+    def _select_exactly(cls, stream: StreamLike, desc: Descriptor, pref: PlanPreference) -> Self:
+        """As :meth:`select`, under this preference alone, whatever policy is in force."""
         found = classes_of(desc.operator).plan
-        plan = (found if issubclass(found, cls) else cls)(stream, desc, preference)
+        chosen = found if issubclass(found, cls) else cls
+        plan = chosen.__new__(chosen)
+        plan._make(stream, desc, pref)
         _verbose.log_select(plan)
         return plan
 
@@ -250,7 +265,7 @@ class Plan(_core.PlanBase):
 
     def explain(self) -> Selection:
         """Every kernel of the operator with the reason why it was or was not chosen."""
-        return explain(self._descriptor, self._preference, self.device)
+        return explain_exactly(self._descriptor, self._preference, self.device)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values: what :meth:`from_json` compares."""
@@ -267,16 +282,20 @@ class Plan(_core.PlanBase):
 
         Raises:
             PlanMismatchError: The text is no plan, or this build and device select or promise
-                something else; the message lists every difference.
-            DescriptorError: This build refuses the recorded descriptor.
+                something else; the message lists every difference. Or the policy that is in force
+                refuses the recorded kernel.
+            DescriptorError: This build refuses the recorded descriptor; or the recorded preference
+                and the policy name two backends.
         """
         desc, pref = _stored(text)
-        try:
-            plan = cls.select(stream, desc, pref)
-        except NoKernelError as error:
-            raise PlanMismatchError(_core.unselected_text(str(error))) from None
+        plan = _selected(lambda: cls._select_exactly(stream, desc, pref))
         _compare(text, plan.to_json())
-        return plan
+        strict = _policy.applied(pref)
+        if strict == pref:
+            return plan
+        held = _selected(lambda: cls._select_exactly(stream, desc, strict))
+        _require_same_sku(plan.sku, held.sku)
+        return held
 
 
 def foresee(
@@ -294,12 +313,16 @@ def foresee(
         DescriptorError: The device is unknown; or ``desc`` is no descriptor, or ``pref`` no
             preference.
     """
-    preference = checked_preference(desc, pref)
-    values: dict[str, Any] | None = _core.foresee(
-        desc._native, preference._native, native_device(device)
-    )
+    return _foresee_exactly(desc, checked_preference(desc, pref), device)
+
+
+def _foresee_exactly(
+    desc: Descriptor, pref: PlanPreference, device: DeviceFacts | StreamLike | str
+) -> dict[str, Any]:
+    """As :func:`foresee`, under this preference alone, whatever policy is in force."""
+    values: dict[str, Any] | None = _core.foresee(desc._native, pref._native, native_device(device))
     if values is None:
-        raise _no_kernel(explain(desc, preference, device), desc, preference)
+        raise _no_kernel(desc, pref, device)
     return values
 
 
@@ -311,12 +334,36 @@ def verify_foreseen(text: str, device: DeviceFacts | StreamLike | str) -> dict[s
         DescriptorError: As :meth:`Plan.from_json`; or the device is unknown.
     """
     desc, pref = _stored(text)
+    current = _selected(lambda: _foresee_exactly(desc, pref, device))
+    _compare(text, json.dumps(current))
+    strict = _policy.applied(pref)
+    if strict == pref:
+        return current
+    held = _selected(lambda: _foresee_exactly(desc, strict, device))
+    _require_same_sku(current["sku"], held["sku"])
+    return held
+
+
+def _selected(make: Callable[[], _Made]) -> _Made:
+    """What is selected for a stored plan.
+
+    Raises:
+        PlanMismatchError: No kernel qualifies.
+    """
     try:
-        current = foresee(desc, pref, device)
+        return make()
     except NoKernelError as error:
         raise PlanMismatchError(_core.unselected_text(str(error))) from None
-    _compare(text, json.dumps(current))
-    return current
+
+
+def _require_same_sku(stored: str, now: str) -> None:
+    """Raises PlanMismatchError if a policy has another kernel selected than the stored one."""
+    if stored != now:
+        raise PlanMismatchError(
+            f"the stored plan is not selected under the policy: stored {stored}, now {now}; "
+            f"{_policy_words()}",
+            {"sku": (stored, now)},
+        )
 
 
 def _compare(stored: str, current: str) -> None:
@@ -365,7 +412,16 @@ def _dtype_of(library: Any, name: str, spec: OperandSpec) -> Any:
     raise TypeError(f"{name}: {library.__name__} has no dtype {spec.storage}")
 
 
-def _no_kernel(selection: Selection, desc: Descriptor, pref: PlanPreference) -> NoKernelError:
+def _policy_words() -> str:
+    """The policy in force, as a part of a message; empty without one."""
+    policy = _policy.in_force()
+    return "" if policy is None else f"a policy in force asks for {_policy.words(policy)}"
+
+
+def _no_kernel(
+    desc: Descriptor, pref: PlanPreference, device: DeviceFacts | StreamLike | str
+) -> NoKernelError:
+    selection = explain_exactly(desc, pref, device)
     known = pref.sku in {kernel.sku for kernel in selection.candidates}
     kinds = {each.reason_kind for each in selection.candidates} - {"backend"}
     if kinds == {"device"} and (pref.sku is None or known):
@@ -374,4 +430,5 @@ def _no_kernel(selection: Selection, desc: Descriptor, pref: PlanPreference) -> 
             selection, f"no kernel of {desc.operator} runs on this architecture; {told}"
         )
     told = _core.no_kernel_sentence(desc.operator, pref._native, selection._lines)
-    return NoKernelError(selection, told)
+    asked = _policy_words()
+    return NoKernelError(selection, f"{told}; {asked}" if asked else told)

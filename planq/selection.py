@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from planq import _core
+from planq import _core, _policy
 from planq._classes import CLASSES
 from planq._nearest import did_you_mean
 from planq.arguments import StreamLike
@@ -224,18 +224,24 @@ def _ranges(operator: str | None) -> list[tuple[int, int | None]]:
     return sorted(found, key=lambda item: (item[0], item[1] is not None, item[1] or 0))
 
 
+_EVER = _policy.EVER  # a process without any policy pays for one look
+
+
 def checked_preference(desc: object, pref: object) -> PlanPreference:
     """Checks both arguments of a selection; returns the preference, or the default one for None.
 
+    The result also meets the policy that is in force.
+
     Raises:
-        DescriptorError: ``desc`` is no descriptor, or ``pref`` no preference.
+        DescriptorError: ``desc`` is no descriptor, or ``pref`` no preference; or the preference and
+            the policy name two backends.
     """
     if not isinstance(desc, Descriptor):
         raise DescriptorError("desc", f"expected a descriptor, got {type(desc).__name__}")
     preference = pref if pref is not None else PlanPreference()
     if not isinstance(preference, PlanPreference):
         raise DescriptorError("pref", f"expected a PlanPreference, got {shown(preference)}")
-    return preference
+    return _policy.applied(preference) if _EVER else preference
 
 
 def explain(
@@ -253,9 +259,15 @@ def explain(
 
     Raises:
         DescriptorError: The device is unknown; or ``desc`` is no descriptor, or ``pref`` no
-            preference.
+            preference; or the preference and the policy in force name two backends.
     """
-    preference = checked_preference(desc, pref)
+    return explain_exactly(desc, checked_preference(desc, pref), device)
+
+
+def explain_exactly(
+    desc: Descriptor, preference: PlanPreference, device: DeviceFacts | StreamLike | str
+) -> Selection:
+    """As :func:`explain`, under this preference alone, whatever policy is in force."""
     candidates = _core.select(desc._native, preference._native, native_device(device))
     return Selection(
         tuple(

@@ -22,6 +22,7 @@ from planq.audit.operators import ADAPTERS, OPERATORS, Case, expected, inputs_of
 from planq.audit.promises import judge_of
 from planq.audit.reference.formats import Array
 from planq.audit.runner import Bench
+from planq.selection import explain_exactly
 
 C = TypeVar("C", bound=Case)
 # Integers have one sum, whatever unit adds them.
@@ -85,7 +86,7 @@ ANYTHING = planq.PlanPreference(determinism=planq.Determinism.NOT_GUARANTEED)
 def takers(operator: str, problem: Hashable, device: str) -> frozenset[str]:
     """The kernels that take the problem, by the library's own explanation."""
     desc = ADAPTERS[operator].descriptor(problem)
-    candidates = planq.explain(desc, ANYTHING, device=device).candidates
+    candidates = explain_exactly(desc, ANYTHING, device).candidates
     return frozenset(name_of(c) for c in candidates if c.chosen or not c.reason)
 
 

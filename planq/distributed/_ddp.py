@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import torch
 from torch._C._distributed_c10d import GradBucket
 
+from planq._policy import in_force
 from planq.distributed._codes import Codes, Options
 from planq.distributed._exchange import Calls, Exchange, exchange_of
 from planq.distributed._levels import Group, Levels
@@ -61,7 +62,8 @@ class QuantizedAllReduceState:
         self._streams: dict[torch.device, Any] = {}
         self._held: dict[torch.device, torch.Tensor] = {}
         # By the index of a bucket: its buffer, and the calls that are bound to it.
-        self._buckets: dict[int, tuple[torch.Tensor, Calls]] = {}
+        # By their index and the policy in force.
+        self._buckets: dict[tuple[Any, ...], tuple[torch.Tensor, Calls]] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """The errors. Each rank has its own, so save those of every rank."""
@@ -87,7 +89,8 @@ class QuantizedAllReduceState:
     @torch.no_grad()
     def reduce(self, bucket: GradBucket) -> None:
         """Averages the gradients of a bucket over all ranks, in place."""
-        buffer, calls = self._buckets.get(bucket.index(), (None, None))
+        place = bucket.index(), in_force()
+        buffer, calls = self._buckets.get(place, (None, None))
         # The held buffer keeps its address from being reused: an equal address is the same bucket.
         if calls is not None and buffer is not None and _same(buffer, bucket.buffer()):
             calls.run()
@@ -107,7 +110,7 @@ class QuantizedAllReduceState:
         room = made.room(bucket.buffer(), self._memory(made))
         if not self.error_feedback:
             calls = made.calls(room, self._levels, grads, grads)
-            self._buckets[bucket.index()] = bucket.buffer(), calls
+            self._buckets[place] = bucket.buffer(), calls
             calls.run()
             return
         parameters = bucket.parameters()

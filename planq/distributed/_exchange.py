@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import torch
 
 from planq import _core
+from planq._policy import in_force
 from planq.distributed import _transport
 from planq.distributed._coders import BulkCoder, RowCoder
 from planq.distributed._codes import Codes
@@ -20,6 +21,7 @@ from planq.distributed._plans import Plans
 from planq.distributed._segments import Segments, directly, whole_rows
 from planq.distributed._shards import Copy, Shards
 from planq.distributed._transport import Transfer, finish
+from planq.preference import PlanPreference
 from planq.stream import host_stream
 from planq.torch._running import room
 
@@ -414,11 +416,14 @@ def exchange_of(
     counts = tuple([each.numel() for each in tensors])
     dtype, device, nodes = first.dtype, first.device, levels.node_count
     about = (nodes, levels.rank, rows, dtype, device, mean, reduces, gathers)
-    return _kept(counts, levels.ranks, codes, *about)
+    return _kept(in_force(), counts, levels.ranks, codes, *about)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _kept(counts: tuple[int, ...], ranks: int, codes: Codes, *about: Any) -> Exchange:
+def _kept(
+    _: PlanPreference | None, counts: tuple[int, ...], ranks: int, codes: Codes, *about: Any
+) -> Exchange:
+    """An exchange under a policy, or under none."""
     return Exchange(Shards(counts, ranks, codes), *about)
 
 

@@ -37,7 +37,9 @@ Preferences:
     The last arguments of every overload are the fields of :class:`planq.PlanPreference`, with its
     defaults: ``sku``, ``body``, ``determinism``, ``batch_invariant``, ``max_ulp`` and
     ``max_workspace_bytes``. If no kernel qualifies, :class:`planq.NoKernelError` is raised; no
-    requirement is weakened silently. ``torch.use_deterministic_algorithms(True)`` also refuses
+    requirement is weakened silently. The policy that is in force when the call runs counts besides
+    (:func:`planq.policy`), in compiled programs too. :func:`audit` judges a whole model by it.
+    ``torch.use_deterministic_algorithms(True)`` also refuses
     kernels that promise less than RUN_TO_RUN, which only calls that ask for it get.
 
 Streams:
@@ -53,7 +55,9 @@ Gradients:
     gradients with respect to their input, for ``backward()``. While torch records gradients, every
     other call with an operand that requires one raises :class:`planq.ArgumentError`. So does any
     call with an operand that has a forward-mode tangent, or with respect to which a transform of
-    ``torch.func`` differentiates.
+    ``torch.func`` differentiates. A backward pass meets the policy that was
+    in force in its forward pass as well. In compiled programs it does not: there, the policy counts
+    that is in force where it runs.
 
 Errors:
     Those of planq: :class:`planq.DescriptorError`, :class:`planq.ArgumentError` and so on.
@@ -69,10 +73,18 @@ from planq.arguments import DTypeLike
 from planq.dtypes import Mode, NibbleOrder, NonFinite, Quotient
 from planq.scope import Scope
 from planq.torch import _library
+from planq.torch._audit import ModelAudit, OperatorCall, audit
 from planq.torch._straight_through import apply as _straight_through
 from planq.torch._words import word as _word
 
-__all__ = ["dequantize", "quantize", "quantize_dequantize"]
+__all__ = [
+    "ModelAudit",
+    "OperatorCall",
+    "audit",
+    "dequantize",
+    "quantize",
+    "quantize_dequantize",
+]
 
 _library.define_all()
 

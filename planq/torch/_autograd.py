@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import torch
 
+from planq._policy import held, in_force
 from planq.torch._calls import Overload, gradient_error, is_dual
 
 _OPERATOR: Final = "fake_quantize"
@@ -24,6 +25,7 @@ class _FakeQuantize(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Run, names: tuple[str, ...], *args: Any) -> tuple[Any, ...]:
         given, results = dict(zip(names, args, strict=True)), run(*args)
+        ctx.policy = in_force()
         ctx.mark_non_differentiable(*results[1:])
         ctx.fields = {name: given[name] for name in (*_FIELDS, *_PROMISES)}
         scale, zero_point = given["scale"], given["zero_point"]
@@ -38,9 +40,10 @@ class _FakeQuantize(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
         source, scale, zero_point = ctx.saved_tensors
         found: list[Any] = [None] * len(ctx.needs_input_grad)
-        found[ctx.place] = torch.ops.planq.fake_quantize_backward(
-            grads[0].contiguous(), source, scale, zero_point, **ctx.fields
-        )
+        with held(ctx.policy):
+            found[ctx.place] = torch.ops.planq.fake_quantize_backward(
+                grads[0].contiguous(), source, scale, zero_point, **ctx.fields
+            )
         return tuple(found)
 
 

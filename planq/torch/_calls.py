@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch.autograd import forward_ad
 
-from planq import _core
+from planq import _core, _policy
 from planq.descriptor import Descriptor
 from planq.dim import Dim
 from planq.dtypes import Backend, Determinism, OperandKind, Role
@@ -23,7 +23,7 @@ from planq.plan import Plan
 from planq.preference import PlanPreference
 from planq.registry import OperatorInfo
 from planq.scope import Scope
-from planq.selection import explain
+from planq.selection import explain_exactly
 from planq.stream import HOST
 from planq.torch._results import results_of
 from planq.torch._schema import Argument, Field, Table, return_of
@@ -139,7 +139,9 @@ class Overload:
             "allocates": self.allocating,
             "single": self.allocating and self.single,
             "most": CALLS,
-            "find": self._find,
+            "find": self.find,
+            "policies": _policy.EVER,
+            "policy": _policy.in_force,
             "threads": torch.get_num_threads,
             "stream": _current_stream,
             "mark": torch._C._increment_version,
@@ -213,29 +215,32 @@ class Overload:
     def _place(self, call: Call) -> torch.device:
         return next((tensor.device for tensor in self.tensors(call)), torch.device("cpu"))
 
-    def _find(self, call: Call) -> tuple[Any, ...]:
+    def find(self, call: Call, policy: PlanPreference | None) -> tuple[Any, ...]:
         """A plan for a call, functions that allocate its workspace and results, and a late check.
+
+        The plan meets the policy, which the call found in force.
 
         The check refuses kernels that are not deterministic, if torch asks for that at the call.
         """
         place, desc = self._place(call), self.descriptor(call)
         device = -1 if place.type == "cpu" else place.index
-        plan, extents = self._plan(device, desc, call)
+        plan, extents = self._plan(device, desc, call, policy)
         needed = plan.workspace_size(**extents)
         workspace = _maker((needed + _ALIGNMENT - 1,), torch.uint8, place) if needed else None
         definite = plan.precision_guarantee().determinism >= Determinism.RUN_TO_RUN
         refuse = None if definite else functools.partial(_refuse_indefinite, plan)
         return plan, workspace, tuple(self._makers(desc, place)), refuse
 
-    def _plan(self, device: int, desc: Descriptor, call: Call) -> tuple[Plan, dict[str, int]]:
+    def _plan(
+        self, device: int, desc: Descriptor, call: Call, policy: PlanPreference | None
+    ) -> tuple[Plan, dict[str, int]]:
         """A plan that also fits other numbers of rows, if the operator allows it.
 
         Returns:
             The plan, and its dims with their extents.
         """
-        preference = PlanPreference(
-            **{name: call[place] for name, place in self._preferences.items()}
-        )
+        asked = {name: call[place] for name, place in self._preferences.items()}
+        preference = _policy.under(PlanPreference(**asked), policy)
         told = {
             field.source for field in self.table.fields if self._source(call, field) is not None
         }
@@ -369,7 +374,7 @@ def _refuse_indefinite(plan: Plan) -> None:
     stream = _stream(-1 if plan.device.backend is Backend.HOST else plan.device.index)
     strict = replace(plan.preference, determinism=Determinism.RUN_TO_RUN)
     raise NoKernelError(
-        explain(plan.descriptor, strict, stream),
+        explain_exactly(plan.descriptor, strict, stream),
         f"torch.use_deterministic_algorithms(True) refuses {plan.sku}",
     )
 
@@ -438,5 +443,5 @@ def _maximum(rows: int) -> int:
 
 @functools.lru_cache(maxsize=PLANS)
 def plan_of(device: int, desc: Descriptor, preference: PlanPreference) -> Plan:
-    """The plan for a device under a preference."""
-    return Plan.select(_stream(device), desc, preference)
+    """The plan for a device under a preference, which has the policy of the call in it."""
+    return Plan._select_exactly(_stream(device), desc, preference)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+from planq._policy import held, in_force
 from planq.dtypes import DType, Mode
 from planq.errors import DescriptorError
 from planq.ops.affine import DynamicRangeQuantizeDescriptor
@@ -52,6 +53,9 @@ class _StraightThrough(torch.autograd.Function):
             x, dtype, None, scope, mode, *rest
         )
         zero_point = zero_points[0] if zero_points else None
+        # A compiled program cannot keep a policy: its calls ask when they run.
+        if not torch.compiler.is_compiling():
+            ctx.policy = in_force()
         ctx.save_for_backward(x, scale, zero_point)
         ctx.fields = dtype, scope, mode, rest[0], rest[1], rest[3]
         return torch.ops.planq.dequantize(
@@ -67,23 +71,30 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        x, scale, zero_point = ctx.saved_tensors
-        dtype, scope, mode, q_min, q_max, quotient = ctx.fields
-        grad = grads[0].contiguous()
-        lowest, highest, whole = _BOUNDS[dtype, mode.upper()]
-        low, high = lowest if q_min is None else q_min, highest if q_max is None else q_max
-        if whole:
-            grad = torch.ops.planq.fake_quantize_backward(
-                grad, x, scale, zero_point, scope, mode, low, high, None, quotient
-            )
-        else:
-            scale = _larger(scale)
-            wide = torch.promote_types(x.dtype, torch.float32)
-            grad = torch.ops.planq.dequantize_backward(grad.to(wide), scale, scope)
-            grad = torch.ops.planq.quantize_backward(
-                grad, x.to(wide), scale, dtype, None, scope, mode, low, high, None, quotient
-            ).to(x.dtype)
-        return grad, *(None,) * 9
+        if torch.compiler.is_compiling():
+            return _gradient(ctx, grads[0].contiguous()), *(None,) * 9
+        with held(ctx.policy):
+            return _gradient(ctx, grads[0].contiguous()), *(None,) * 9
+
+
+def _gradient(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    """The gradient with respect to the input; Dynamo traces this."""
+    x, scale, zero_point = ctx.saved_tensors
+    dtype, scope, mode, q_min, q_max, quotient = ctx.fields
+    lowest, highest, whole = _BOUNDS[dtype, mode.upper()]
+    low, high = lowest if q_min is None else q_min, highest if q_max is None else q_max
+    if whole:
+        grad = torch.ops.planq.fake_quantize_backward(
+            grad, x, scale, zero_point, scope, mode, low, high, None, quotient
+        )
+    else:
+        scale = _larger(scale)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        grad = torch.ops.planq.dequantize_backward(grad.to(wide), scale, scope)
+        grad = torch.ops.planq.quantize_backward(
+            grad, x.to(wide), scale, dtype, None, scope, mode, low, high, None, quotient
+        ).to(x.dtype)
+    return grad
 
 
 def apply(x: torch.Tensor, *fields: Any) -> torch.Tensor:

@@ -14,6 +14,7 @@ BASES: dict[type[planq.PlanqError], type[Exception]] = {
     planq.WorkspaceError: ValueError,
     planq.StreamError: ValueError,
     planq.PlanMismatchError: RuntimeError,
+    planq.PolicyError: RuntimeError,
     planq.CudaError: RuntimeError,
 }
 

@@ -304,6 +304,22 @@ def test_what_is_kept_holds_neither_memory_nor_a_group() -> None:
     assert [each() for each in held] == [None] * len(held)
 
 
+def test_what_is_kept_is_not_taken_under_another_policy() -> None:
+    """Which leaves no kernel; outside, the call is taken again."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        x = torch.randn(512)
+        first = pd.quantized_all_reduce(x)
+        with (
+            planq.policy(planq.PlanPreference(backend="cuda")),
+            pytest.raises(planq.NoKernelError, match="a policy in force"),
+        ):
+            pd.quantized_all_reduce(x)
+        assert torch.equal(pd.quantized_all_reduce(x), first)
+    finally:
+        dist.destroy_process_group()
+
+
 # --- Refusals, in this process: a group of one rank
 
 

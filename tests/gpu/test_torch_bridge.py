@@ -198,3 +198,37 @@ def test_an_operand_elsewhere_is_refused() -> None:
     x, scale = torch.ones(4, 64, device=DEVICE), torch.ones(1)
     with pytest.raises(planq.ArgumentError, match=r"scale: expected .* on cuda:0, got .* on host"):
         OPS.quantize(x, scale, "int8")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_backward_pass_meets_the_policy_of_the_block_that_runs_it(compiled: bool) -> None:
+    """It runs in a thread of torch's, after a forward pass outside; outside again, it runs."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return planq.torch.quantize_dequantize(x, "int8").sum()
+
+    torch.compiler.reset()
+    call = torch.compile(forward, fullgraph=True, backend="aot_eager") if compiled else forward
+    x = torch.ones(4, 64, device=DEVICE, requires_grad=True)
+    call(x).backward()
+    loss = call(x)
+    with (
+        planq.policy(planq.PlanPreference(backend="host")),
+        pytest.raises(planq.NoKernelError, match="a policy in force"),
+    ):
+        loss.backward()
+    call(x).backward()
+
+
+def test_a_backward_pass_meets_the_policy_of_its_forward_pass() -> None:
+    """Outside of the block: another backend is not the one that the forward pass named."""
+    x = torch.ones(4, 64, device=DEVICE, requires_grad=True)
+    with planq.policy(planq.PlanPreference(backend="cuda")):
+        loss = planq.torch.quantize_dequantize(x, "int8").sum()
+    planq.set_policy(planq.PlanPreference(backend="host"))
+    try:
+        with pytest.raises(planq.DescriptorError, match="got host and cuda"):
+            loss.backward()
+    finally:
+        planq.set_policy(None)

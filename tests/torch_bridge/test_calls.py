@@ -37,13 +37,13 @@ def rows(count: int) -> torch.Tensor:
 def selections(monkeypatch: pytest.MonkeyPatch) -> list[planq.Plan]:
     """The plans that are selected from here on, with empty caches."""
     selected: list[planq.Plan] = []
-    select = planq.Plan.select
+    select = planq.Plan._select_exactly
 
     def record(*args: Any) -> planq.Plan:
         selected.append(select(*args))
         return selected[-1]
 
-    monkeypatch.setattr(planq.Plan, "select", record)
+    monkeypatch.setattr(planq.Plan, "_select_exactly", record)
     _calls.forget()
     return selected
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, overload
 import torch
 from torch.autograd.graph import increment_version
 
+from planq._policy import in_force
 from planq.dtypes import Rounding
 from planq.ops.optimizer import (
     NonFiniteGradient,
@@ -262,7 +263,7 @@ class Optimizer(Stateful):
         if draws:
             fields["rounding"] = Rounding.STOCHASTIC
             fields["tensor_ids"] = tuple(self._ids[each] for each in params)
-        key = (p.device, *fields.items())
+        key = (p.device, in_force(), *fields.items())
         plan = self._plans.get(key)
         if plan is None:
             desc = OptimizerStepDescriptor(algorithm=self.algorithm, advance_step=True, **fields)

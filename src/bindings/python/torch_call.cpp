@@ -42,18 +42,22 @@ struct Layout {
   int workspace;
   bool allocates, single;  // makes its results; the one result is no list
   std::size_t most;        // entries
-  py::object find;         // (arguments) -> (plan, workspace's maker, results' makers, refuse)
-  py::object threads;      // () -> of the host
-  py::object stream;       // (device) -> handle
-  py::object mark;         // (tensors): they were written
-  py::dict forward;        // torch's module of forward-mode differentiation
-  py::object level;        // the name that it has its level by; below 0: there is none
-  py::object refuse;       // (arguments): where a level's derivative would be lost
+  py::object find;    // (arguments, policy) -> (plan, workspace's maker, results' makers, refuse)
+  py::list policies;  // empty until the process has had a policy
+  py::object policy;  // () -> the one in force, the same object for equal ones; None: there is none
+  py::object threads;  // () -> of the host
+  py::object stream;   // (device) -> handle
+  py::object mark;     // (tensors): they were written
+  py::dict forward;    // torch's module of forward-mode differentiation
+  py::object level;    // the name that it has its level by; below 0: there is none
+  py::object refuse;   // (arguments): where a level's derivative would be lost
 };
 
-// What a call is told apart by: extents, dtypes and devices of what tells fields, and fields.
+// What a call is told apart by: extents, dtypes and devices of what tells fields, fields, and the
+// policy that is in force.
 struct Key {
   std::vector<std::int64_t> facts;
+  Ref policy;                                    // compared by identity; null: there is none
   std::array<PyObject*, kMostArguments> values;  // borrowed
   std::size_t count = 0;
   std::uint64_t hash = 0;
@@ -61,6 +65,7 @@ struct Key {
 
 struct Entry {
   std::vector<std::int64_t> facts;
+  Ref policy;
   std::vector<Ref> values;
   Ref plan;
   const PlanBase* base;
@@ -135,6 +140,17 @@ class Caller {
       key_.hash = mixed(key_.hash, static_cast<std::uint64_t>(fact));
     for (const int place : layout_.values)
       if (!add_value(place)) return false;
+    return add_policy();
+  }
+
+  // A process that never had one asks for none.
+  bool add_policy() {
+    if (PyList_GET_SIZE(layout_.policies.ptr()) == 0) return true;
+    Ref policy(PyObject_CallNoArgs(layout_.policy.ptr()));
+    if (!policy) return false;
+    if (policy.get() == Py_None) return true;
+    key_.hash = mixed(key_.hash, reinterpret_cast<std::uintptr_t>(policy.get()));
+    key_.policy = std::move(policy);
     return true;
   }
 
@@ -201,7 +217,7 @@ class Caller {
     return nullptr;
   }
   bool is_of(const Entry& entry) const {
-    if (entry.facts != key_.facts) return false;
+    if (entry.policy.get() != key_.policy.get() || entry.facts != key_.facts) return false;
     for (std::size_t i = 0; i < key_.count; ++i) {
       PyObject *ours = key_.values[i], *theirs = entry.values[i].get();
       if (ours != theirs && PyObject_RichCompareBool(ours, theirs, Py_EQ) != 1) {
@@ -216,10 +232,13 @@ class Caller {
   std::shared_ptr<const Entry> found() {
     const Ref arguments(whole());
     if (!arguments) return nullptr;
-    const Ref answer(PyObject_CallOneArg(layout_.find.ptr(), arguments.get()));
+    PyObject* policy = key_.policy ? key_.policy.get() : Py_None;
+    const Ref answer(
+        PyObject_CallFunctionObjArgs(layout_.find.ptr(), arguments.get(), policy, nullptr));
     if (!answer) return nullptr;
     auto entry = std::make_shared<Entry>();
     entry->facts = key_.facts;
+    if (key_.policy) entry->policy = Ref(Py_NewRef(policy));
     for (std::size_t i = 0; i < key_.count; ++i) {
       PyObject* value = key_.values[i];  // a list is its caller's to change
       entry->values.emplace_back(PyList_Check(value) ? PySequence_List(value) : Py_NewRef(value));
@@ -398,6 +417,8 @@ py::object make_call(const py::dict& given) {
   layout->single = py::cast<bool>(given["single"]);
   layout->most = py::cast<std::size_t>(given["most"]);
   layout->find = given["find"];
+  layout->policies = given["policies"];
+  layout->policy = given["policy"];
   layout->threads = given["threads"];
   layout->stream = given["stream"];
   layout->mark = given["mark"];
