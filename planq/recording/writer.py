@@ -1,0 +1,212 @@
+"""Writes samples to files, on a thread of its own.
+
+A folder of records has a folder for each process that has written there, and ``blobs``, where the
+bytes of operands are in files named by their SHA-256. A process has ``process.json``, which says
+what it is and what became of its samples, and a file for each run.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import logging
+import os
+import queue
+import secrets
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from planq import _core
+from planq.machine import device_name, operating_system, processor
+
+if TYPE_CHECKING:
+    from planq.recording.operands import Tensor
+    from planq.recording.recorder import Sample
+    from planq.recording.ring import Bytes, Ring
+    from planq.recording.settings import Settings
+
+FORMAT: Final = 1
+BLOBS: Final = "blobs"
+PROCESS: Final = "process.json"
+OUTCOMES: Final = ("recorded", "dropped", "captured", "failed")
+"""What may become of a sample: written; no room in the ring; its stream was being captured in a
+graph; it could not be copied or written."""
+
+
+class Writer:
+    """A queue of samples, and the thread that empties it; the thread begins with the first one."""
+
+    def __init__(self, settings: Settings, ring: Ring) -> None:
+        """Touches no file."""
+        self._settings, self._ring = settings, ring
+        self._name = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._began = time.time()
+        self._counts = dict.fromkeys(OUTCOMES, 0)
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[Sample | threading.Event | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stale = False
+        self._told = False
+
+    def put(self, sample: Sample) -> None:
+        """Takes over a sample and its memory."""
+        self._queue.put(sample)
+        self._start()
+
+    def count(self, outcome: str) -> None:
+        """Counts a sample that will not be written."""
+        with self._lock:
+            self._counts[outcome] += 1
+            waking, self._stale = not self._stale, True
+        if waking:
+            self._queue.put(None)
+        self._start()
+
+    def fail(self, error: Exception) -> None:
+        """Counts a sample that could not be kept; the first such error is logged."""
+        self._log(error)
+        self.count("failed")
+
+    def _log(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            words = "a run could not be recorded, and others may follow"
+            reason = f"{type(error).__name__}: {error}"
+            logging.getLogger("planq").warning("PLANQ_RECORD: %s: %s", words, reason)
+
+    def flush(self, seconds: float) -> bool:
+        """Waits until everything before is done, so many seconds at most; says whether it is."""
+        if self._thread is None:
+            return True
+        done = threading.Event()
+        self._queue.put(done)
+        return done.wait(seconds)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="planq-record", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            item = self._queue.get()
+            if isinstance(item, threading.Event):
+                item.set()
+                continue
+            try:
+                if item is not None:
+                    self._finish(item)
+            except Exception as error:
+                self.fail(error)
+            try:
+                self._describe()
+            except Exception as error:  # the next count tries it again
+                self._log(error)
+            # A sample keeps its plan; the next one may be long in coming.
+            del item
+
+    def _finish(self, sample: Sample) -> None:
+        """Writes a sample and gives its memory back."""
+        sample.copies.wait()  # if this fails, nobody knows when the memory is free
+        try:
+            if sample.complete:
+                self._write(sample)
+        finally:
+            self._ring.give_back(sample.piece)
+
+    def _write(self, sample: Sample) -> None:
+        if not self._counts["recorded"]:
+            self._describe()
+        folder = self._folder()
+        operands = self._operands(sample)
+        moment = datetime.datetime.fromtimestamp(sample.time, datetime.UTC)
+        record = {
+            "format": FORMAT,
+            "run": sample.number,
+            "time": moment.isoformat(timespec="microseconds"),
+            "backend": sample.plan.device.backend,
+            "device": device_name(sample.plan.device),
+            "plan": sample.plan.to_dict(),
+            "operands": operands,
+        }
+        number = self._counts["recorded"]
+        self._replace(folder / f"{number:08d}.json", _text(record))
+        with self._lock:
+            self._counts["recorded"] += 1
+            self._stale = True
+
+    def _operands(self, sample: Sample) -> list[dict[str, Any]]:
+        """What a record says of each operand; the bytes of those that were read become blobs."""
+        found = {(each.name, each.member): _described(each) for each in sample.tensors}
+        for data, tensor in sample.before:
+            found[tensor.name, tensor.member]["before"] = self._blob(data)
+        for data, tensor in sample.after:
+            found[tensor.name, tensor.member]["after"] = _sha256(data)
+        return list(found.values())
+
+    def _blob(self, data: Bytes) -> str:
+        """Stores bytes once, and returns their digest."""
+        digest = _sha256(data)
+        path = self._settings.folder / BLOBS / digest
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._replace(path, data.data)
+        return digest
+
+    def _folder(self) -> Path:
+        folder = self._settings.folder / self._name
+        self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def _describe(self) -> None:
+        """Writes what the process is, with the counts as they are now."""
+        build = _core.build_info()
+        with self._lock:
+            self._stale = False
+            counts = dict(self._counts)
+        described = {
+            "format": FORMAT,
+            "began": datetime.datetime.fromtimestamp(self._began, datetime.UTC).isoformat(),
+            "version": build["version"],
+            "build_id": build["build_id"],
+            "source_id": build["source_id"],
+            "machine": {"processor": processor(), "os": operating_system()},
+            "every": self._settings.every,
+            "counts": counts,
+        }
+        self._replace(self._folder() / PROCESS, _text(described))
+
+    def _replace(self, path: Path, content: bytes | memoryview) -> None:
+        """Writes a file that is complete or not there."""
+        partial = path.with_name(f".{path.name}.{self._name}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        try:
+            with os.fdopen(os.open(partial, flags, 0o600), "wb") as file:
+                file.write(content)
+            partial.replace(path)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+
+
+def _described(tensor: Tensor) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": tensor.name, "dtype": tensor.dtype}
+    if tensor.bits is not None:
+        return {**entry, "bits": f"{tensor.bits:016x}"}
+    member = {} if tensor.member < 0 else {"member": tensor.member}
+    return {**entry, **member, "shape": list(tensor.shape)}
+
+
+def _sha256(data: Bytes) -> str:
+    return hashlib.sha256(data.data).hexdigest()
+
+
+def _text(values: dict[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
