@@ -349,8 +349,10 @@ def _text_of(path: Path) -> Any:
         raise RecordError(f"{path}: expected a file of at most {_MOST_TEXT >> 20} MiB")
     try:
         return _core.parse_json(data.tobytes().decode())
+    except UnicodeDecodeError:
+        raise RecordError(f"{path}: not JSON: it is no UTF-8") from None
     except ValueError as error:
-        raise RecordError(f"{path}: expected JSON: {_line(error)}") from None
+        raise RecordError(f"{path}: {_line(error)}") from None
 
 
 def _bytes_of(path: Path, nbytes: int | None) -> Bytes | None:

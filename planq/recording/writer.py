@@ -8,6 +8,7 @@ what it is and what became of its samples, and a file for each run.
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 import logging
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 BLOBS: Final = "blobs"
 PROCESS: Final = "process.json"
+_SECONDS_BETWEEN: Final = 1.0
 OUTCOMES: Final = ("recorded", "dropped", "captured", "failed")
 """What may become of a sample: written; no room in the ring; its stream was being captured in a
 graph; it could not be copied or written."""
@@ -44,12 +46,14 @@ class Writer:
         """Touches no file."""
         self._settings, self._ring = settings, ring
         self._name = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._folder = settings.folder / self._name
         self._began = time.time()
         self._counts = dict.fromkeys(OUTCOMES, 0)
         self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[Sample | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._stale = False
+        self._stale = False  # whether counts have changed since they were written
+        self._described = time.monotonic()
         self._told = False
 
     def put(self, sample: Sample) -> None:
@@ -94,21 +98,34 @@ class Writer:
 
     def _work(self) -> None:
         while True:
-            item = self._queue.get()
-            if isinstance(item, threading.Event):
-                item.set()
+            try:
+                item = self._queue.get(timeout=self._patience())
+            except queue.Empty:
+                self._try_to_describe()
                 continue
-            try:
-                if item is not None:
+            if isinstance(item, threading.Event):
+                self._try_to_describe()
+                item.set()
+            elif item is not None:
+                try:
                     self._finish(item)
-            except Exception as error:
-                self.fail(error)
-            try:
-                self._describe()
-            except Exception as error:  # the next count tries it again
-                self._log(error)
+                except Exception as error:
+                    self.fail(error)
             # A sample keeps its plan; the next one may be long in coming.
             del item
+
+    def _patience(self) -> float | None:
+        """Seconds until the counts have to be written; None: they are."""
+        if not self._stale:
+            return None
+        return max(self._described + _SECONDS_BETWEEN - time.monotonic(), 0)
+
+    def _try_to_describe(self) -> None:
+        self._described = time.monotonic()
+        try:
+            self._describe()
+        except Exception as error:  # the next count tries it again
+            self._log(error)
 
     def _finish(self, sample: Sample) -> None:
         """Writes a sample and gives its memory back."""
@@ -122,7 +139,6 @@ class Writer:
     def _write(self, sample: Sample) -> None:
         if not self._counts["recorded"]:
             self._describe()
-        folder = self._folder()
         operands = self._operands(sample)
         moment = datetime.datetime.fromtimestamp(sample.time, datetime.UTC)
         record = {
@@ -130,12 +146,12 @@ class Writer:
             "run": sample.number,
             "time": moment.isoformat(timespec="microseconds"),
             "backend": sample.plan.device.backend,
-            "device": device_name(sample.plan.device),
+            "device": _device_name(sample.plan.device),
             "plan": sample.plan.to_dict(),
             "operands": operands,
         }
         number = self._counts["recorded"]
-        self._replace(folder / f"{number:08d}.json", _text(record))
+        self._replace(self._folder / f"{number:08d}.json", _text(record))
         with self._lock:
             self._counts["recorded"] += 1
             self._stale = True
@@ -154,15 +170,8 @@ class Writer:
         digest = _sha256(data)
         path = self._settings.folder / BLOBS / digest
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._replace(path, data.data)
         return digest
-
-    def _folder(self) -> Path:
-        folder = self._settings.folder / self._name
-        self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder
 
     def _describe(self) -> None:
         """Writes what the process is, with the counts as they are now."""
@@ -176,24 +185,42 @@ class Writer:
             "version": build["version"],
             "build_id": build["build_id"],
             "source_id": build["source_id"],
-            "machine": {"processor": processor(), "os": operating_system()},
+            "machine": _machine(),
             "every": self._settings.every,
             "counts": counts,
         }
-        self._replace(self._folder() / PROCESS, _text(described))
+        self._replace(self._folder / PROCESS, _text(described))
 
     def _replace(self, path: Path, content: bytes | memoryview) -> None:
         """Writes a file that is complete or not there."""
         partial = path.with_name(f".{path.name}.{self._name}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         try:
-            with os.fdopen(os.open(partial, flags, 0o600), "wb") as file:
-                file.write(content)
+            self._write_new(partial, content)
             partial.replace(path)
         except OSError:
             with suppress(OSError):
                 partial.unlink()
             raise
+
+    def _write_new(self, path: Path, content: bytes | memoryview) -> None:
+        """Writes a file for the user alone; makes its folder where there is none."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        try:
+            number = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            number = os.open(path, flags, 0o600)
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+
+
+@functools.cache
+def _machine() -> dict[str, str]:
+    return {"processor": processor(), "os": operating_system()}
+
+
+_device_name = functools.cache(device_name)
 
 
 def _described(tensor: Tensor) -> dict[str, Any]:
@@ -209,4 +236,4 @@ def _sha256(data: Bytes) -> str:
 
 
 def _text(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
+    return (json.dumps(values, sort_keys=True, separators=(",", ":")) + "\n").encode()
