@@ -6,6 +6,9 @@ import contextlib
 import functools
 import importlib
 import math
+import os
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from planq.errors import PlanqError
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 Pair = tuple["Bytes", Tensor]
 
 _MOST_COPIES: Final = 1024
+_PINNING: Final = threading.Lock()
 
 
 class Copies(Protocol):
@@ -54,8 +58,7 @@ class CudaCopies:
     def __init__(self, device: int, stream: int, ring: Ring) -> None:
         """Pins the ring if this is the first run on a GPU."""
         self._device, self._stream, self._event = device, stream, None
-        with _current(device):
-            _pin(ring)
+        _pin(device, ring)
 
     def begin(self, pairs: Iterable[Pair]) -> None:
         """Enqueues the copies of what the run reads."""
@@ -158,20 +161,31 @@ def _driver() -> Any:
 
 
 @functools.cache
-def _context(device: int) -> Any:
+def _context(index: int) -> Any:
     """The context that CUDA's runtime uses; it is kept for the life of the process."""
+    (device,) = _checked(_driver().cuDeviceGet(index))
     (context,) = _checked(_driver().cuDevicePrimaryCtxRetain(device))
     return context
 
 
-@functools.cache
-def _pin(ring: Ring) -> None:
-    """Makes the ring page-locked for every context."""
-    address = int(ring.memory.__array_interface__["data"][0])
-    driver = _driver()
-    _checked(
-        driver.cuMemHostRegister(address, ring.memory.size, driver.CU_MEMHOSTREGISTER_PORTABLE)
-    )
+def _pin(device: int, ring: Ring) -> None:
+    """Makes the ring page-locked for every context, the first time."""
+    with _PINNING:
+        if ring.is_pinned:
+            return
+        address = int(ring.memory.__array_interface__["data"][0])
+        with _current(device) as driver:
+            portable = driver.CU_MEMHOSTREGISTER_PORTABLE
+            _checked(driver.cuMemHostRegister(address, ring.memory.size, portable))
+        ring.is_pinned = True
+        # Before its pages go; at the end of the process the driver frees what is left.
+        weakref.finalize(ring, _unpin, device, address, os.getpid()).atexit = False
+
+
+def _unpin(device: int, address: int, process: int) -> None:
+    if os.getpid() == process:  # a forked process has no CUDA
+        with contextlib.suppress(PlanqError), _current(device) as driver:
+            driver.cuMemHostUnregister(address)
 
 
 @contextlib.contextmanager

@@ -40,12 +40,18 @@ class Piece:
 
 
 class Ring:
-    """Hands out memory of one allocation, whose pages the system provides when they are used."""
+    """Hands out memory of one allocation, whose pages the system provides when they are used.
+
+    Attributes:
+        memory: All of it.
+        is_pinned: Whether a GPU can copy to it without waiting.
+    """
 
     def __init__(self, nbytes: int) -> None:
         """Reserves addresses for so many bytes."""
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.memory: Bytes = np.frombuffer(pages, np.uint8)
+        self.is_pinned = False
         self._taken: deque[Piece] = deque()
         self._lock = threading.Lock()
 
