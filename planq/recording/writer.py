@@ -21,6 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from planq import _core
 from planq.machine import device_name, operating_system, processor
 
@@ -34,6 +36,8 @@ FORMAT: Final = 1
 BLOBS: Final = "blobs"
 PROCESS: Final = "process.json"
 _SECONDS_BETWEEN: Final = 1.0
+_MOST_PLACES: Final = 1 << 14
+_CHUNK: Final = 1 << 20
 OUTCOMES: Final = ("recorded", "dropped", "captured", "failed")
 """What may become of a sample: written; no room in the ring; its stream was being captured in a
 graph; it could not be copied or written."""
@@ -47,6 +51,9 @@ class Writer:
         self._settings, self._ring = settings, ring
         self._name = f"{os.getpid()}-{secrets.token_hex(8)}"
         self._folder = settings.folder / self._name
+        self._blobs = settings.folder / BLOBS
+        # What was last found at an address.
+        self._last: dict[tuple[int | None, int], str] = {}
         self._began = time.time()
         self._counts = dict.fromkeys(OUTCOMES, 0)
         self._lock = threading.Lock()
@@ -160,18 +167,36 @@ class Writer:
         """What a record says of each operand; the bytes of those that were read become blobs."""
         found = {(each.name, each.member): _described(each) for each in sample.tensors}
         for data, tensor in sample.before:
-            found[tensor.name, tensor.member]["before"] = self._blob(data)
+            found[tensor.name, tensor.member]["before"] = self._blob(data, tensor)
         for data, tensor in sample.after:
             found[tensor.name, tensor.member]["after"] = _sha256(data)
         return list(found.values())
 
-    def _blob(self, data: Bytes) -> str:
+    def _blob(self, data: Bytes, tensor: Tensor) -> str:
         """Stores bytes once, and returns their digest."""
+        place = (tensor.pointer, data.size)
+        last = self._last.get(place)
+        if last is not None and self._holds(last, data):
+            return last
         digest = _sha256(data)
-        path = self._settings.folder / BLOBS / digest
+        path = self._blobs / digest
         if not path.exists():
             self._replace(path, data.data)
+        if len(self._last) >= _MOST_PLACES:
+            self._last.clear()
+        self._last[place] = digest
         return digest
+
+    def _holds(self, digest: str, data: Bytes) -> bool:
+        """Whether a blob has these bytes. Weights have; to compare them is faster than to hash."""
+        try:
+            stored = np.memmap(self._blobs / digest, np.uint8, "r")
+        except (OSError, ValueError):  # it is gone, or empty
+            return False
+        return stored.size == data.size and all(
+            np.array_equal(stored[start : start + _CHUNK], data[start : start + _CHUNK])
+            for start in range(0, data.size, _CHUNK)
+        )
 
     def _describe(self) -> None:
         """Writes what the process is, with the counts as they are now."""
