@@ -40,6 +40,8 @@ def stop() -> None:
     """Ends the recording; what was sampled is still written, as long as the process lives."""
     global _recorder
     _core.set_record_hook(None)
+    if _recorder is not None:
+        _recorder.close()
     _recorder = None
 
 

@@ -65,7 +65,7 @@ class Recorder:
             words = f"no {settings.mebibytes} MiB of memory: {error.strerror}"
             raise PlanqError(f"PLANQ_RECORD_MIB: {words}") from error
         self._writer = Writer(settings, self._ring)
-        self.flush = self._writer.flush
+        self.flush, self.close = self._writer.flush, self._writer.close
 
     def begin(
         self, plan: Plan, number: int, stream: int | None, operands: list[tuple[Any, ...]]

@@ -62,6 +62,7 @@ class Writer:
         self._stale = False  # whether counts have changed since they were written
         self._described = time.monotonic()
         self._told = False
+        self._closed = False
 
     def put(self, sample: Sample) -> None:
         """Takes over a sample and its memory."""
@@ -97,6 +98,11 @@ class Writer:
         self._queue.put(done)
         return done.wait(seconds)
 
+    def close(self) -> None:
+        """Lets the thread end after everything before."""
+        self._closed = True
+        self._queue.put(threading.Event())
+
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
@@ -113,6 +119,8 @@ class Writer:
             if isinstance(item, threading.Event):
                 self._try_to_describe()
                 item.set()
+                if self._closed and self._ends():
+                    return
             elif item is not None:
                 try:
                     self._finish(item)
@@ -120,6 +128,14 @@ class Writer:
                     self.fail(error)
             # A sample keeps its plan; the next one may be long in coming.
             del item
+
+    def _ends(self) -> bool:
+        """Whether the thread may end: what is put later begins another one."""
+        with self._lock:
+            if not self._queue.empty():
+                return False
+            self._thread = None
+            return True
 
     def _patience(self) -> float | None:
         """Seconds until the counts have to be written; None: they are."""

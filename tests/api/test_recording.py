@@ -147,6 +147,36 @@ def test_an_operand_that_stays_is_stored_once(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
+def test_an_operand_that_changes_where_it_lies_is_stored_again(tmp_path: Path) -> None:
+    """Be it in its last byte alone."""
+    given = np.zeros((6, 1 << 16), np.float32)
+    desc = make_descriptor(shape=given.shape)
+    output, scale = np.empty(given.shape, np.int8), np.empty(6, np.float32)
+    args = planq.DynamicRangeQuantizeArgs(input=given, output=output, scale=scale)
+    plan, wanted = planq.Plan.select(HOST, desc), []
+    with recorded(tmp_path):
+        for value in (1, 1, 2, 1):
+            given[-1, -1] = value
+            wanted.append(sha256(given.tobytes()))
+            plan.run(HOST, None, args)
+    assert [operand(record, "input")["before"] for record in runs(tmp_path)] == wanted
+    for digest in wanted:
+        blob(tmp_path, digest)
+
+
+def test_the_thread_ends_with_the_recording(tmp_path: Path) -> None:
+    """And nothing that was sampled is lost."""
+    plan, others = fill(), set(threading.enumerate())
+    with recorded(tmp_path):
+        filled(plan, 1)
+        [writer] = set(threading.enumerate()) - others
+    writer.join(30)
+    assert not writer.is_alive()
+    assert len(runs(tmp_path)) == 1
+    filled(plan, 1)
+    assert len(runs(tmp_path)) == 1
+
+
 def test_only_the_user_can_read_it(tmp_path: Path) -> None:
     """Whatever the process's mask allows."""
     before = os.umask(0)

@@ -85,6 +85,7 @@ void define_recording(py::module_& module) {
   module.def(
       "set_record_hook",
       [](const py::object& begin, std::uint64_t every) {
+        if (every == 0) throw py::value_error("every: expected 1 or more, got 0");
         PyObject* before = record_hook.begin;
         record_hook = {begin.is_none() ? nullptr : py::object(begin).release().ptr(), every};
         Py_XDECREF(before);
