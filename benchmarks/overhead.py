@@ -18,6 +18,7 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -34,8 +35,10 @@ import planq.torch  # defines torch.ops.planq
 from harness.core import dims
 from harness.core.report import software
 from harness.native.native import CCalls, Native, processor_name
+from planq import recording
 
 SHAPE: Final = (64, 64)
+LAYER: Final = {"input": 16, "weight": 1024}
 HOST_CALLS, HOST_BLOCKS = 20_000, 41
 # Fewer launches than the driver queues, so that none waits for the GPU; then the queue is emptied.
 GPU_CALLS, GPU_BLOCKS = 200, 301
@@ -46,6 +49,10 @@ DESCRIPTOR_US, SELECT_US, GUARANTEE_US = 8.0, 20.0, 1.0
 MEMBERS, MEMBER_CALLS, MEMBER_US = 300, 50, 0.15
 # Runs with a Dim and without in turn; how much longer a run may take the host, and the GPU.
 DIM_CALLS, DIM_TURNS, DIM_US, DIM_RATIO = 500, 20, 0.1, 1.03
+# Runs that are recorded, and not: what one that is no sample costs more, and what one sample in a
+# thousand runs costs a layer, with everything on one processor.
+RECORD_CALLS, RECORD_TURNS, RECORD_BLOCKS = 1000, 5, 5
+UNSAMPLED_US, RECORD_RATIO = 0.2, 1.02
 # A call through torch's dispatcher, with its results given, and the same run of the plan in turn.
 TORCH_CALLS, TORCH_TURNS, TORCH_US = 500, 20, 2.5
 
@@ -244,6 +251,49 @@ def measure_dims(module: Any) -> list[Figure]:
     return [replace(figure, value=figure.us, at_most=DIM_US) for figure in figures.values()]
 
 
+def time_recorded(plan: Any, args: object, every: int) -> tuple[float, float]:
+    """Seconds for each of some runs, recorded and not, the fastest of each.
+
+    What was sampled is written before the time ends.
+    """
+    recorded = []
+    with tempfile.TemporaryDirectory() as folder:
+        recording.start(recording.Settings(Path(folder), every=every))
+        for _ in range(RECORD_TURNS):
+            begin = time.perf_counter()
+            time_runs(plan, planq.HOST, args, RECORD_CALLS)
+            recording.flush()
+            recorded.append((time.perf_counter() - begin) / RECORD_CALLS)
+        recording.stop()
+    turns = range(RECORD_TURNS)
+    return min(recorded), min(time_runs(plan, planq.HOST, args, RECORD_CALLS) for _ in turns)
+
+
+def measure_recording(module: Any) -> list[Figure]:
+    """What PLANQ_RECORD costs runs on the host."""
+    desc = module.NoopDescriptor(shape=SHAPE, input_dtype="float32", output_dtype="int8")
+    noop = planq.Plan.select(planq.HOST, desc), module.NoopArgs(**numpy_operands())
+    found = [time_recorded(*noop, every=1 << 20) for _ in range(RECORD_BLOCKS)]
+    added = [(on - off) * 1e6 for on, off in found]
+    name, median = "host: run that is no sample, less one unrecorded", statistics.median(added)
+    figures = [Figure(name, median, min(added), median, UNSAMPLED_US)]
+    codes = {name: np.ones((rows, 1024), np.int8) for name, rows in LAYER.items()}
+    layer = planq.LinearW8A8Descriptor(
+        input_shape=codes["input"].shape, weight_shape=codes["weight"].shape, output_dtype="float32"
+    )
+    args = planq.LinearW8A8Args(
+        **codes,
+        output=np.empty((LAYER["input"], LAYER["weight"]), np.float32),
+        **{f"{name}_scale": np.ones(rows, np.float32) for name, rows in LAYER.items()},
+    )
+    plan = planq.Plan.select(planq.HOST, layer)
+    found = [time_recorded(plan, args, every=RECORD_CALLS) for _ in range(RECORD_BLOCKS)]
+    ratio = statistics.median(on / off for on, off in found)
+    times = [on * 1e6 for on, _ in found]
+    name = "host: linear_w8a8, one run in 1,000 recorded"
+    return [*figures, Figure(name, statistics.median(times), min(times), ratio, RECORD_RATIO)]
+
+
 def time_torch(overload: Any, plan: Any, operands: tuple[Any, ...], args: object) -> float:
     """Seconds by which a call through torch takes longer than a run, the fastest of each."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -426,7 +476,7 @@ def main() -> int:
     processor = pin()
     gc.disable()
     figures = [*measure_host(module), *measure_dims(module), *measure_lists()]
-    figures += measure_torch(module)
+    figures += measure_torch(module) + measure_recording(module)
     figures += measure_planning("host", planq.HOST)
     if on_gpu:
         stream = torch.cuda.current_stream()

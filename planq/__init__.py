@@ -4,6 +4,7 @@ Every operation is used the same way: build a descriptor, ``Plan.select`` a kern
 ``can_implement``, ``workspace_size`` and ``precision_guarantee``, then ``run``.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from planq import _verbose, layouts, memory
@@ -157,3 +158,8 @@ __all__ += routing.__all__
 __all__ += statistics.__all__
 
 _verbose.install()
+
+if os.environ.get("PLANQ_RECORD"):
+    from planq import recording
+
+    recording.install()

@@ -11,6 +11,7 @@ import functools
 import importlib
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,7 +24,7 @@ from planq._policy import in_force
 from planq.errors import PlanqError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 # Only BIT_EXACT gives the same bits on every device.
 PREFERENCE = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
@@ -51,6 +52,19 @@ class Ran:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Bytes where a plan can use them.
+
+    Attributes:
+        pointer: Their address there.
+        fetch: Waits for the device, and returns them as they are then.
+    """
+
+    pointer: int
+    fetch: Callable[[], Bytes]
+
+
 class Executor(Protocol):
     """A device that runs plans on operands that lie in host memory."""
 
@@ -64,6 +78,9 @@ class Executor(Protocol):
 
     def run(self, plan: planq.Plan, inputs: Mapping[str, Bytes], **extents: int) -> Ran:
         """Runs a plan on the bytes of its input operands; its dims get their extents by name."""
+
+    def placed(self, data: Bytes) -> contextlib.AbstractContextManager[Placed]:
+        """Brings bytes to the device for a ``with`` block; ``data`` may be used for it."""
 
 
 class HostExecutor:
@@ -90,6 +107,11 @@ class HostExecutor:
         seconds = time.perf_counter() - start
         del scratch
         return Ran(outputs, seconds)
+
+    @contextlib.contextmanager
+    def placed(self, data: Bytes) -> Iterator[Placed]:
+        """Yields the bytes where they are."""
+        yield Placed(_pointer(data), lambda: data)
 
 
 class CudaExecutor:
@@ -146,6 +168,18 @@ class CudaExecutor:
         with self._device_errors():
             self._device.set_current()
             return self._device.create_stream()
+
+    @contextlib.contextmanager
+    def placed(self, data: Bytes) -> Iterator[Placed]:
+        """Copies bytes to a buffer, and frees it after the ``with`` block."""
+        with self._device_errors(), self._buffer(data.size) as buffer:
+            self.upload(buffer, data)
+
+            def fetch() -> Bytes:
+                self.download(data, buffer)
+                return data
+
+            yield Placed(int(buffer.handle), fetch)
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer on the device, which the caller closes on :attr:`stream`."""

@@ -34,6 +34,7 @@ from planq.cli.layers import layers
 from planq.cli.ops import ops
 from planq.cli.plan import plan
 from planq.cli.quantize import quantize
+from planq.cli.replay import replay
 from planq.cli.verify import verify
 from planq.cli.words import discard, say
 
@@ -75,7 +76,7 @@ def root(
 
 
 app.add_typer(plan, name="plan")
-for _command in (quantize, verify, dequantize, layers, info, ops, explain, audit):
+for _command in (quantize, verify, dequantize, layers, info, ops, explain, audit, replay):
     app.command()(_command)
 
 

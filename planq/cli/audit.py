@@ -23,9 +23,9 @@ from rich.table import Table
 import planq
 from planq.audit import Probe, probe
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError, describe_os_error
-from planq.cli.machine import instruction_sets, library_sha256, operating_system, processor
 from planq.cli.words import output_console
 from planq.executors import DeviceError, open_device
+from planq.machine import instruction_sets, library_sha256, operating_system, processor
 
 _QUICK_RESULTS, _FULL_RESULTS = 200_000, 10_000_000
 Report = dict[str, Any]

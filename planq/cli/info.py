@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import planq
-from planq.cli.machine import instruction_sets, library_sha256, operating_system, processor
 from planq.cli.words import output_console, size_words
+from planq.machine import instruction_sets, library_sha256, operating_system, processor
 
 
 def info(

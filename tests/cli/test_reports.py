@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import planq
-from planq.cli import machine, main
+from planq import machine
+from planq.cli import main
 
 Capture = pytest.CaptureFixture[str]
 

@@ -17,6 +17,7 @@
 #include "bindings/python/kernels.h"
 #include "bindings/python/lend.h"
 #include "bindings/python/plan.h"
+#include "bindings/python/record.h"
 #include "bindings/python/rules.h"
 #include "bindings/python/source.h"
 #include "bindings/python/stream.h"
@@ -278,6 +279,7 @@ PYBIND11_MODULE(_core, module) {
   define_streams(module);
   define_plan(module);
   define_torch_call(module);
+  define_recording(module);
   define_lending(module);
   define_json(module);
   module.def("resolve_descriptor", resolve_descriptor);

@@ -11,6 +11,7 @@
 #include "bindings/python/errors.h"
 #include "bindings/python/kernels.h"
 #include "bindings/python/native.h"
+#include "bindings/python/record.h"
 #include "bindings/python/stream.h"
 #include "bindings/python/tensor.h"
 #include "bindings/python/vocabularies.h"
@@ -350,7 +351,9 @@ template <class Read>
 PyObject* run_with(PyObject* self, const PlanBase& base, const Stream& stream, PyObject* memory,
                    const Read& read) {
   const Plan& plan = base.plan();
-  const Keep keep = base.keeps_gil() && !verbose_hook ? Keep::Call : Keep::Export;
+  const std::int64_t number = base.runs().next();
+  const bool hooked = verbose_hook || number >= 0;
+  const Keep keep = base.keeps_gil() && !hooked ? Keep::Call : Keep::Export;
   Workspace workspace;
   Ref workspace_export;
   GivenLease lease = base.lease();
@@ -362,10 +365,14 @@ PyObject* run_with(PyObject* self, const PlanBase& base, const Stream& stream, P
   const Actual actual = actual_of(plan, given.operands.extents, storage);
   if (!meet_constraints(plan, actual, given, failure)) return raise_failure(failure);
   if (!meet_workspace(plan, actual, given, workspace) || !announce(self)) return nullptr;
-  return launch_now(base, [&] {
+  Sampled sampled;
+  if (number >= 0 &&
+      !sampled.begin(self, number, stream, described_operands(plan, given.operands.views()).get()))
+    return nullptr;
+  return sampled.end(launch_now(base, [&] {
     Bound bound(stream);
     return planq::bind(plan, actual, given.operands.views(), workspace, stream, bound);
-  });
+  }));
 }
 
 // plan.run(stream, workspace, args)
@@ -392,6 +399,7 @@ struct Launch {
   PyObject* plan;
   PyObject* kept;
   PyObject* gradients;  // in `kept`: an operand that requires a gradient; null: there is none
+  PyObject* described;  // the operands for the record hook; null: there was none
   const PlanBase* base;
   Bound bound;
 };
@@ -417,7 +425,10 @@ PyObject* call_launch(PyObject* self, PyObject* const* arguments, std::size_t fl
   if (!read_run_stream(bound->base->plan(), arguments[0], stream) || loses_gradient(*bound) ||
       !announce(bound->plan))
     return nullptr;
-  return launch_now(*bound->base, [&] { return launch(bound->bound, stream); });
+  Sampled sampled;
+  const std::int64_t number = bound->described ? bound->base->runs().next() : -1;
+  if (number >= 0 && !sampled.begin(bound->plan, number, stream, bound->described)) return nullptr;
+  return sampled.end(launch_now(*bound->base, [&] { return launch(bound->bound, stream); }));
 }
 
 PyObject* body_of_launch(PyObject* self, void*) {
@@ -430,6 +441,7 @@ int traverse_launch(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(bound->plan);
   Py_VISIT(bound->kept);
+  Py_VISIT(bound->described);
   return 0;
 }
 
@@ -439,6 +451,7 @@ void free_launch(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Py_XDECREF(bound->plan);
   Py_XDECREF(bound->kept);
+  Py_XDECREF(bound->described);
   bound->bound.~Bound();
   type->tp_free(self);
   Py_DECREF(type);
@@ -540,8 +553,8 @@ py::list kept_of(py::handle workspace, const Ref& exported, Given& given) {
 
 }  // namespace
 
-Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments, py::list& kept,
-                              PyObject*& gradients) const {
+Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments,
+                              Snapshot& snapshot) const {
   Workspace memory;
   GivenLease lease = this->lease();
   Given& given = *lease;
@@ -563,22 +576,25 @@ Bound PlanBase::bind_operands(py::handle workspace, py::handle arguments, py::li
   stream.device = plan_.device.index;
   const Status status = planq::bind(plan_, actual, given.operands.views(), memory, stream, bound);
   if (!finish(plan_, status)) throw py::error_already_set();
-  kept = kept_of(workspace, exported, given);
-  gradients = given.gradients;
+  snapshot.kept = kept_of(workspace, exported, given);
+  snapshot.gradients = given.gradients;
+  if (!record_hook.begin) return bound;
+  snapshot.described = described_operands(plan_, given.operands.views());
+  if (!snapshot.described) throw py::error_already_set();
   return bound;
 }
 
 py::object PlanBase::bind(py::handle self, py::handle workspace, py::handle arguments) const {
   // A snapshot of the operands: the argument object stays the caller's to change.
-  py::list kept;
-  PyObject* gradients = nullptr;
-  Bound steps = bind_operands(workspace, arguments, kept, gradients);
+  Snapshot snapshot;
+  Bound steps = bind_operands(workspace, arguments, snapshot);
   auto* bound = PyObject_GC_New(Launch, launch_type());
   if (!bound) throw py::error_already_set();
   bound->vectorcall = call_launch;
   bound->plan = self.inc_ref().ptr();
-  bound->kept = kept.release().ptr();
-  bound->gradients = gradients;
+  bound->kept = snapshot.kept.release().ptr();
+  bound->gradients = snapshot.gradients;
+  bound->described = snapshot.described.release();
   bound->base = this;
   new (&bound->bound) Bound(std::move(steps));
   PyObject_GC_Track(reinterpret_cast<PyObject*>(bound));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/python/given.h"
+#include "bindings/python/record.h"
 #include "bindings/python/ref.h"
 #include "core/plan.h"
 #include "core/select.h"
@@ -17,6 +18,13 @@ namespace planq::python {
 // with the selection table.
 struct NoKernel : std::exception {
   const char* what() const noexcept override { return "no kernel was chosen"; }
+};
+
+// What a bound launch holds beside the launch.
+struct Snapshot {
+  pybind11::list kept;
+  PyObject* gradients = nullptr;  // in `kept`
+  Ref described;                  // null: there is no record hook
 };
 
 // The native half of planq.Plan.
@@ -31,6 +39,7 @@ class PlanBase {
   bool keeps_gil() const { return keeps_gil_; }
   // What a call's operands are read into, until the lease ends.
   GivenLease lease() const { return {pool_, plan_}; }
+  RunCounter& runs() const { return runs_; }
   // One operand of an instance of arguments_type(); null: the Python error is set.
   Ref operand(PyObject* arguments, int index) const;
   pybind11::object check(pybind11::handle arguments) const;
@@ -41,11 +50,12 @@ class PlanBase {
 
  private:
   Extents read_extents(const pybind11::dict& extents) const;
-  Bound bind_operands(pybind11::handle workspace, pybind11::handle arguments, pybind11::list& kept,
-                      PyObject*& gradients) const;
+  Bound bind_operands(pybind11::handle workspace, pybind11::handle arguments,
+                      Snapshot& snapshot) const;
 
   Plan plan_;
   mutable GivenPool pool_;
+  mutable RunCounter runs_;
   pybind11::object arguments_type_;
   std::vector<pybind11::object> slots_;  // descriptors of its attributes
   bool keeps_gil_ = false;

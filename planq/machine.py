@@ -1,4 +1,4 @@
-"""What ``planq info`` tells of the machine and of the library that is loaded."""
+"""What reports and records tell of the machine and of the library that is loaded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import planq
 from planq import _core
+from planq.dtypes import Backend
+from planq.selection import DeviceFacts
 
 _CPUINFO = Path("/proc/cpuinfo")
 _LIBRARY = "libplanq.so"
@@ -24,6 +26,11 @@ def processor() -> str:
         if key.strip() == "model name" and value.strip():
             return value.strip()
     return platform.processor() or platform.machine()
+
+
+def device_name(device: DeviceFacts) -> str:
+    """The name of a GPU; on the host the processor's."""
+    return processor() if device.backend is Backend.HOST else device.name
 
 
 def instruction_sets() -> str:
