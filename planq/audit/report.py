@@ -35,7 +35,11 @@ def evidence(
     return {
         "build": _plain(planq.build_info()),
         "depth": depth,
-        "claims": {claim.name: claim.says for claim in CLAIMS},
+        "claims": {
+            claim.name: claim.says
+            for claim in CLAIMS
+            if not audited or any(claim.name == each.claim for each in audited[0].outcomes)
+        },
         "kernels": [_kernel(each, depth) for each in audited],
         "dropped": list(dropped),
         "tensor_cores": list(probes),

@@ -34,10 +34,19 @@ _MOST_PROCESSES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What is audited at once: an operator's kernels on a device."""
+    """What is audited at once: an operator's kernels on a device.
+
+    Attributes:
+        device: ``host`` or ``cuda:N``.
+        operator: The operator's name.
+        skus: Only kernels of these; None: all of them.
+        claims: Only claims whose name this pattern is found in.
+    """
 
     device: str
     operator: str
+    skus: frozenset[str] | None = None
+    claims: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,8 @@ class Audited:
         operator: The operator's name.
         kernel: The kernel as the registry has it.
         digest: SHA-256 over what it wrote in a few cases; empty where a run failed.
-        outcomes: In the order of :data:`planq.audit.claims.CLAIMS`.
+        outcomes: Of the claims that were asked for, in the order of
+            :data:`planq.audit.claims.CLAIMS`.
     """
 
     device: str
@@ -94,28 +104,43 @@ def runs_on(kernel: planq.KernelInfo, device: str) -> bool:
     return kernel.backend is planq.Backend.CUDA and kernel.min_arch <= facts.arch <= last
 
 
-def sections(devices: Sequence[str], pattern: str = "") -> tuple[Section, ...]:
+def sections(
+    devices: Sequence[str],
+    pattern: str = "",
+    skus: frozenset[str] | None = None,
+    claims: str = "",
+) -> tuple[Section, ...]:
     """Every device's operators whose name has the pattern in it, in a fixed order."""
     wanted = re.compile(pattern)
     names = sorted(info.name for info in kernels.operators() if wanted.search(info.name))
-    return tuple(Section(device, name) for device in devices for name in names)
+    every = (Section(device, name, skus, claims) for device in devices for name in names)
+    return tuple(section for section in every if skus is None or _kernels_of(section))
 
 
 def audit_section(section: Section, most: Most) -> tuple[Audited, ...]:
     """Holds each of an operator's kernels to each claim; `most` cases of each, or all."""
     device = place(section.device)
     return tuple(
-        _audited(device, section.operator, kernel, most) for kernel in _kernels_of(section)
+        _audited(device, section.operator, kernel, claims_of(section), most)
+        for kernel in _kernels_of(section)
     )
 
 
 def _kernels_of(section: Section) -> list[planq.KernelInfo]:
     (info,) = (each for each in planq.operators() if each.name == section.operator)
-    return [kernel for kernel in info.kernels if runs_on(kernel, section.device)]
+    found = [kernel for kernel in info.kernels if runs_on(kernel, section.device)]
+    return [kernel for kernel in found if section.skus is None or kernel.sku in section.skus]
 
 
-def _audited(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> Audited:
-    outcomes = tuple(hold(claim, device, operator, kernel, most) for claim in CLAIMS)
+def claims_of(section: Section) -> list[Claim]:
+    """The claims that a section holds its kernels to."""
+    return [claim for claim in CLAIMS if re.search(section.claims, claim.name)]
+
+
+def _audited(
+    device: Device, operator: str, kernel: planq.KernelInfo, claims: Sequence[Claim], most: Most
+) -> Audited:
+    outcomes = tuple(hold(claim, device, operator, kernel, most) for claim in claims)
     try:
         wrote = digest_of_cases(device, operator, name_of(kernel), DIGESTED)
     except (AssertionError, planq.PlanqError):
@@ -205,7 +230,7 @@ def _alone(section: Section, most: Most) -> tuple[Audited, ...]:
         except BrokenProcessPool:
             outcomes = tuple(
                 Outcome(claim.name, REFUTED, note="a kernel of the operator ended the process")
-                for claim in CLAIMS
+                for claim in claims_of(section)
             )
             return tuple(
                 Audited(section.device, section.operator, kernel, "", outcomes)

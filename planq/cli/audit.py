@@ -38,6 +38,13 @@ def audit(
     operators: Annotated[
         str, typer.Option(metavar="REGEX", help="Only operators whose name it is found in.")
     ] = "",
+    claims: Annotated[
+        str, typer.Option(metavar="REGEX", help="Only claims whose name it is found in.")
+    ] = "",
+    plans: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PLAN.json", help="Only what these stored plans run; repeatable."),
+    ] = None,
     full: Annotated[
         bool,
         typer.Option("--full/--quick", help="All cases of each claim, or a few: minutes, or one."),
@@ -51,6 +58,14 @@ def audit(
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="REPORT.html", help="Write it as a page, too.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only compare with recorded digests, in all cases."),
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="GPU.json", help="Record the digests of one GPU, and audit not."),
     ] = None,
     compare: Annotated[
         tuple[Path, Path] | None,
@@ -72,7 +87,20 @@ def audit(
     _require_references()
     if compare is not None:
         return _compare(*map(_read, compare))
-    made = _audit(_devices(device), _pattern(operators), full, time_budget, results)
+    if record is not None:
+        return _record(_devices(device), record)
+    if check:
+        full, claims = True, "^recorded$"
+    asked = _Asked(
+        _devices(device),
+        _pattern(operators, "--operators"),
+        _pattern(claims, "--claims"),
+        _skus(plans),
+        full,
+        time_budget,
+        0 if claims else results or (_FULL_RESULTS if full else _QUICK_RESULTS),
+    )
+    made = _audit(asked)
     if output is not None:
         _write(output, json.dumps(made, indent=1, sort_keys=True) + "\n")
     if html is not None:
@@ -109,38 +137,98 @@ def _devices(name: str) -> list[str]:
     return [name]
 
 
-def _pattern(text: str) -> str:
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What to audit; `results` of tensor cores, 0 for none."""
+
+    devices: list[str]
+    operators: str
+    claims: str
+    skus: frozenset[str] | None
+    full: bool
+    budget: float | None
+    results: int
+
+
+def _pattern(text: str, option: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise CommandError(f"--operators: {error} in {text!r}") from error
+        raise CommandError(f"{option}: {error} in {text!r}") from error
     return text
 
 
-def _audit(
-    devices: list[str], pattern: str, full: bool, budget: float | None, results: int | None
-) -> Report:
+def _skus(plans: list[Path] | None) -> frozenset[str] | None:
+    """What stored plans run; None: there are no plans."""
+    if not plans:
+        return None
+    found = set()
+    for path in plans:
+        try:
+            stored = json.loads(path.read_text())
+        except OSError as error:
+            raise CommandError(describe_os_error(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise CommandError(f"{path}: expected a stored plan, got no JSON") from error
+        sku = stored.get("sku") if isinstance(stored, dict) else None
+        if not isinstance(sku, str):
+            raise CommandError(f"{path}: expected a stored plan, which has a SKU")
+        found.add(sku)
+    return frozenset(found)
+
+
+def _record(devices: list[str], path: Path) -> int:
+    """Writes what the GPU's kernels write, for a package of others to be held to."""
+    from planq.audit import recorded, sections
+
+    names = [name for name in devices if name != "host"]
+    if len(names) != 1:
+        raise CommandError(f"--record: expected --device cuda:N, one GPU, got {len(names)}")
+    (facts,) = (each for each in planq.devices() if f"cuda:{each.index}" == names[0])
+    with _progress("parts") as told:
+        content = recorded.record(sections.place(names[0]), facts.name, told)
+    try:
+        recorded.write(path, content)
+    except OSError as error:
+        raise CommandError(describe_os_error(error)) from error
+    count = sum(len(each["cases"]) for each in content["operators"].values())
+    output_console().print(f"{count:,} digests of {facts.name}: {escape(str(path))}")
+    return EXIT_OK
+
+
+def _audit(asked: _Asked) -> Report:
     """Audits, and makes the report."""
     from planq.audit import report, sections
     from planq.audit.materials import bill_of_materials
 
-    wanted = sections.sections(devices, pattern)
+    wanted = sections.sections(asked.devices, asked.operators, asked.skus, asked.claims)
+    if not wanted and asked.skus is None:
+        raise CommandError(f"--operators: no operator has {asked.operators!r} in its name")
     if not wanted:
-        raise CommandError(f"--operators: no operator has {pattern!r} in its name")
-    begun, most = time.monotonic(), None if full else sections.QUICK
+        raise CommandError("--plans: no kernel of these devices and operators is one of the plans'")
+    if not sections.claims_of(wanted[0]):
+        raise CommandError(f"--claims: no claim has {asked.claims!r} in its name")
+    begun, most = time.monotonic(), None if asked.full else sections.QUICK
     audited: list[sections.Audited] = []
     dropped: list[str] = []
-    with _progress(len(wanted)) as told:
-        for section, kernels in sections.audit(wanted, most, budget, told):
+    with _progress("operators") as told:
+        done: list[sections.Section] = []
+
+        def count(section: sections.Section) -> None:
+            done.append(section)
+            told(len(done), len(wanted))
+
+        for section, kernels in sections.audit(wanted, most, asked.budget, count):
             audited += kernels or ()
             if kernels is None:
                 dropped.append(f"{section.device} {section.operator}")
-    least = results or (_FULL_RESULTS if full else _QUICK_RESULTS)
-    probes = [_as_dict(probe(open_device(each), least)) for each in devices if each != "host"]
-    found = report.evidence(audited, dropped, "full" if full else "quick", probes)
+    gpus = [each for each in asked.devices if each != "host"] if asked.results else []
+    probes = [_as_dict(probe(open_device(each), asked.results)) for each in gpus]
+    found = report.evidence(audited, dropped, "full" if asked.full else "quick", probes)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     materials = bill_of_materials(library_sha256())
-    return report.report(found, _machine(devices), now, time.monotonic() - begun, materials)
+    seconds = time.monotonic() - begun
+    return report.report(found, _machine(asked.devices), now, seconds, materials)
 
 
 def _machine(devices: list[str]) -> Report:
@@ -172,16 +260,14 @@ def _as_dict(found: Probe) -> Report:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Shows progress on stderr if that is a terminal; yields what to call after each section."""
+def _progress(what: str) -> Iterator[Any]:
+    """Shows on stderr, if that is a terminal, how many of how many are done, as it is told."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as bar:
-        task = bar.add_task("operators", total=total)
-        yield lambda section: bar.update(
-            task, advance=1, description=f"{section.device} {section.operator}"
-        )
+        task = bar.add_task(what, total=None)
+        yield lambda done, all_of_them: bar.update(task, completed=done, total=all_of_them)
 
 
 def _show(made: Report) -> None:

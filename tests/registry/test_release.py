@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import planq
 from support import golden
 
 
@@ -15,15 +16,15 @@ def test_a_kernel_that_changed_since_is_noticed(
 ) -> None:
     """A byte of a source, and a new file; the bindings are no kernels."""
     source = tmp_path / "src" / "ops" / "kernel.cu"
-    for folder in (*golden.KERNELS, "bindings"):
+    for folder in ("core", "ops", "bindings"):
         (tmp_path / "src" / folder).mkdir(parents=True)
     source.write_text("one")
     monkeypatch.setattr(golden, "ROOT", tmp_path)
     monkeypatch.setattr(golden, "FOLDER", tmp_path)
     monkeypatch.setattr(golden, "UNDIGESTED", tmp_path / "undigested.txt")
     golden.UNDIGESTED.write_text("# none\n")
-    content = {"build": "0123", "device": "a GPU", "sources": golden.kernel_sources()}
-    (tmp_path / "older.json").write_text(json.dumps({**content, "sources": "others"}))
+    content = {"build_id": "0123", "device": "a GPU", "source_id": golden.source_id()}
+    (tmp_path / "older.json").write_text(json.dumps({**content, "source_id": "others"}))
     (tmp_path / "gpu.json").write_text(json.dumps(content))
     (tmp_path / "src" / "bindings" / "module.cpp").write_text("other")
     assert golden.unrecorded() is None
@@ -35,3 +36,8 @@ def test_a_kernel_that_changed_since_is_noticed(
     source.with_name("another.cu").unlink()
     golden.UNDIGESTED.write_text("# one\n\nnew_operator.token/cuda/rows/bf16_s8\n")
     assert golden.unrecorded() == "no GPU has digested 1 kernels of new_operator; record them"
+
+
+def test_a_build_says_the_digest_of_its_sources() -> None:
+    """By the recipe that the docs give."""
+    assert planq.build_info().source_id == golden.source_id()

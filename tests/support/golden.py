@@ -1,11 +1,4 @@
-"""Golden digests: what each kernel wrote on one GPU for the fixed cases, as SHA-256.
-
-The file names the GPU. It has every case's digest once, because all kernels that take a case and
-promise bits must agree on it, and for each SKU and each of its bodies the cases that it ran:
-
-    {"device": ..., "build": ..., "sources": ...,
-     "operators": {name: {"cases": [[id, digest], ...],
-                          "skus": {sku: {"revision": n, "bodies": {name: "0-3,7"}}}}}}
+"""The recorded digests of GPUs, beside the sources that they belong to: see planq.audit.recorded.
 
 Kernels that were written since wait in a list of their own, ``undigested.txt``: until a GPU has
 digested them they are compared with their references alone, and ``make release-check`` fails.
@@ -15,51 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import planq
-from planq.audit import kernels
-from planq.audit.digests import FOLDER, run_digest
-from planq.audit.memory import Device
-from planq.audit.operators import Case, all_cases, name_of
+from planq.audit.digests import FOLDER
 
 ROOT = Path(__file__).parent.parent.parent
 UNDIGESTED = ROOT / "tests" / "golden" / "undigested.txt"
-# Processes that record side by side, and the kernels that each runs at a time.
-PROCESSES, KERNELS_A_JOB = 8, 8
-# What kernels are made of; the bindings are not among it.
-KERNELS = ("core", "cuda", "host", "math", "ops")
+SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 
 
-def kernel_sources() -> str:
-    """SHA-256 over the names and bytes of everything that kernels are made of."""
-    total = hashlib.sha256()
-    for folder in KERNELS:
-        for path in sorted((ROOT / "src" / folder).rglob("*")):
-            if path.is_file():
-                total.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
-                total.update(hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()
+def source_id() -> str:
+    """``planq.build_info().source_id`` of a build of these sources: docs/determinism.md has it."""
+    paths = (path for path in (ROOT / "src").rglob("*") if path.suffix in SUFFIXES)
+    names = sorted(path.relative_to(ROOT).as_posix() for path in paths)
+    digests = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}
+    lines = (f"{name} {digests[name]}\n" for name in names if "src/bindings/" not in name)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def undigested() -> list[str]:
     """The names of CUDA kernels that no GPU has digested yet; a line that begins with # is none."""
     lines = UNDIGESTED.read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
-
-
-def digested_kernels() -> Iterator[tuple[str, planq.KernelInfo]]:
-    """The CUDA kernels that promise bits, with the names of their operators; others have none."""
-    for operator, kernel in kernels.kernels(planq.Backend.CUDA):
-        if kernel.guarantee.determinism is planq.Determinism.BIT_EXACT:
-            yield operator, kernel
 
 
 def operator_of(name: str) -> str:
@@ -72,10 +43,10 @@ def unrecorded() -> str | None:
     if waiting := undigested():
         names = ", ".join(sorted({operator_of(name) for name in waiting}))
         return f"no GPU has digested {len(waiting)} kernels of {names}; record them"
-    sources, contents = kernel_sources(), files()
-    if any(content["sources"] == sources for content in contents):
+    sources, contents = source_id(), files()
+    if any(content["source_id"] == sources for content in contents):
         return None
-    known = " and ".join(f"{each['build']} on {each['device']}" for each in contents)
+    known = " and ".join(f"{each['build_id']} on {each['device']}" for each in contents)
     return f"kernel sources changed since these builds were digested: {known}; record them again"
 
 
@@ -86,98 +57,5 @@ def files() -> list[dict[str, Any]]:
 
 def latest() -> dict[str, Any]:
     """That of the present kernels, where there is one."""
-    sources = kernel_sources()
-    return max(files(), key=lambda content: bool(content["sources"] == sources))
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """`[0, 1, 2, 7]` as `"0-2,7"`."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in found)
-
-
-def numbers(text: str) -> list[int]:
-    """`"0-2,7"` as `[0, 1, 2, 7]`."""
-    parts = [part.partition("-") for part in text.split(",")]
-    return [n for a, _, b in parts for n in range(int(a), int(b or a) + 1)]
-
-
-@dataclass(frozen=True)
-class Job:
-    """Kernels of an operator that one process runs."""
-
-    device: Device
-    operator: str
-    names: tuple[str, ...]
-
-
-def run_job(job: Job) -> dict[str, dict[int, str]]:
-    """The digests of each kernel, by the numbers of the cases that it takes."""
-    device, operator = job.device, job.operator
-    return {
-        name: {
-            number: run_digest(device, operator, case, kernels.pinned(name))
-            for number, case in enumerate(all_cases(operator))
-            if kernels.accepts(operator, name, case.problem, device.name)
-        }
-        for name in job.names
-    }
-
-
-def make_jobs(device: Device) -> list[Job]:
-    """Jobs of a few kernels, so that no process ends long after the others."""
-    by_operator: dict[str, list[str]] = {}
-    for operator, kernel in digested_kernels():
-        by_operator.setdefault(operator, []).append(name_of(kernel))
-    return [
-        Job(device, operator, tuple(names[first : first + KERNELS_A_JOB]))
-        for operator, names in by_operator.items()
-        for first in range(0, len(names), KERNELS_A_JOB)
-    ]
-
-
-def join(
-    digests: dict[int, str], name: str, found: dict[int, str], cases: tuple[Case, ...]
-) -> None:
-    """Adds what a kernel wrote; fails where it disagrees with the kernels before it."""
-    for number, digest_of_case in found.items():
-        known = digests.setdefault(number, digest_of_case)
-        assert known == digest_of_case, f"{name} disagrees on {cases[number].id}"
-
-
-def record(device: Device, name: str) -> dict[str, Any]:
-    """The whole file's content for the kernels on a GPU, which several processes run."""
-    jobs = make_jobs(device)
-    revisions = {kernel.sku: kernel.revision for _, kernel in digested_kernels()}
-    operators: dict[str, Any] = {}
-    workers = max(1, min(PROCESSES, (os.cpu_count() or 1) // 2))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for job, found in zip(jobs, pool.map(run_job, jobs), strict=True):
-            entry = operators.setdefault(job.operator, {"digests": {}, "skus": {}})
-            for kernel, taken in found.items():
-                join(entry["digests"], kernel, taken, all_cases(job.operator))
-                sku, _, body = kernel.partition(":")
-                promised = {"revision": revisions[sku], "bodies": {}}
-                entry["skus"].setdefault(sku, promised)["bodies"][body] = spans(taken)
-    for operator, entry in operators.items():
-        digests = entry.pop("digests")
-        cases = all_cases(operator)
-        entry["cases"] = [[case.id, digests[n]] for n, case in enumerate(cases) if n in digests]
-        assert len(entry["cases"]) == len(cases), f"{operator}: cases that no kernel takes"
-    return {
-        "device": name,
-        "build": planq.build_info().build_id,
-        "sources": kernel_sources(),
-        "operators": operators,
-    }
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Writes the file, with each case on one line."""
-    text = json.dumps(content, indent=1, sort_keys=True)
-    path.write_text(re.sub(r'\[\s+("[^"]*"),\s+("[^"]*")\s+\]', r"[\1, \2]", text) + "\n")
+    sources = source_id()
+    return max(files(), key=lambda content: bool(content["source_id"] == sources))
