@@ -59,7 +59,7 @@ define HALVES
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check fuzz lint format sanitize gpu-test gpu-test-2 bench overhead wheel gpu-install clean FORCE
+.PHONY: help demo test release-check fuzz lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
@@ -73,6 +73,7 @@ help:
 	@echo "make gpu-test-2  those of collectives, on two GPUs with NCCL"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
 	@echo "make wheel     the wheel of a release, for every architecture that planq supports, in dist"
+	@echo "make reproduce builds the wheel of a commit twice, elsewhere, and compares the bytes"
 	@echo "make clean     removes what the other targets made"
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
@@ -134,6 +135,12 @@ wheel: build/env/ready
 	rm -rf dist
 	$(BUILD_WHEEL) dist
 
+# The wheel of a commit, built twice; ARGS=v0.1.0 names another than the one that is checked out.
+reproduce: export CUDAARCHS := $(RELEASE_ARCHS)
+reproduce: build/env/ready
+	$(INSTALL_BUILD_REQUIREMENTS)
+	$(BUILD_PYTHON) build_backend/reproduce.py $(or $(ARGS),HEAD) build/reproduce
+
 gpu-install:
 	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install --verbose \
 	  --no-build-isolation --no-deps --no-index --force-reinstall .
@@ -160,9 +167,12 @@ $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 
 # Builds a wheel into the folder named after it, in the build tree SKBUILD_BUILD_DIR, and shows how
 # far it has come. A CUDA compiler comes first where the machine has none.
-define BUILD_WHEEL
+define INSTALL_BUILD_REQUIREMENTS
 $(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
 $(BUILD_PIP) install --quiet --no-compile --requirement build/requirements.txt
+endef
+define BUILD_WHEEL
+$(INSTALL_BUILD_REQUIREMENTS)
 $(BUILD_PYTHON) build_backend/wheel.py
 endef
 
