@@ -28,10 +28,10 @@ def build(commit: str, folder: Path, umask: int) -> Path:
     archive = subprocess.run(
         ["git", "archive", commit], cwd=PROJECT, stdout=subprocess.PIPE, check=True
     )
-    command = ["tar", "--extract", "--touch", "--no-same-permissions", "--directory", folder]
+    command = ["tar", "--extract", "--touch", "--no-same-permissions", "--directory", str(folder)]
     subprocess.run(command, input=archive.stdout, check=True, umask=umask)
     environment = {**os.environ, "CCACHE_DISABLE": "1", "SKBUILD_BUILD_DIR": "build"}
-    wheel = [sys.executable, folder / "build_backend" / "wheel.py", folder / "dist"]
+    wheel = [sys.executable, str(folder / "build_backend" / "wheel.py"), str(folder / "dist")]
     subprocess.run(wheel, env=environment, check=True, umask=umask)
     (made,) = (folder / "dist").glob("*.whl")
     return made
@@ -41,7 +41,7 @@ def sections(content: bytes, folder: Path) -> dict[str, bytes]:
     """The parts of an ELF file, by name, as readelf tells them."""
     path = folder / "library"
     path.write_bytes(content)
-    command = ["readelf", "--sections", "--wide", path]
+    command = ["readelf", "--sections", "--wide", str(path)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     line = re.compile(r"\] (\S+) +(\S+) +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) ")
     return {

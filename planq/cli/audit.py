@@ -22,8 +22,10 @@ from rich.table import Table
 
 import planq
 from planq.audit import Probe, probe
+from planq.checkpoint.strict_json import parse
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError, describe_os_error
 from planq.cli.machine import instruction_sets, library_sha256, operating_system, processor
+from planq.cli.signed import read_bytes, sign_text, signer_of
 from planq.cli.words import output_console
 from planq.executors import DeviceError, open_device
 
@@ -56,6 +58,17 @@ def audit(
         tuple[Path, Path] | None,
         typer.Option(metavar="A.json B.json", help="Say where two reports differ, and audit not."),
     ] = None,
+    sign: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="KEY.pem REPORT.json", help="Sign a report, and audit not."),
+    ] = None,
+    verify: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="PUBLIC.pem REPORT.json",
+            help="Say whether the owner of a key signed a report, and audit not.",
+        ),
+    ] = None,
     results: Annotated[
         int | None,
         typer.Option(min=1, help="Compare at least as many products of tensor cores, per kernel."),
@@ -71,7 +84,11 @@ def audit(
     """
     _require_references()
     if compare is not None:
-        return _compare(*map(_read, compare))
+        return _compare(*(_read(file, read_bytes(file)) for file in compare))
+    if sign is not None:
+        return _sign(*sign)
+    if verify is not None:
+        return _verify(*verify)
     made = _audit(_devices(device), _pattern(operators), full, time_budget, results)
     if output is not None:
         _write(output, json.dumps(made, indent=1, sort_keys=True) + "\n")
@@ -248,19 +265,35 @@ def _write(path: Path, text: str) -> None:
         raise CommandError(describe_os_error(error)) from error
 
 
-def _read(path: Path) -> Report:
-    """A report; an error says what the file is instead."""
+def _read(path: Path, text: bytes) -> Report:
+    """The report in a file's text; an error says what it is instead."""
     from planq.audit.report import is_report
 
     try:
-        made = json.loads(path.read_text())
-    except OSError as error:
-        raise CommandError(describe_os_error(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{path}: expected a report of planq audit, got no JSON") from error
+        made = parse(text.decode("utf-8"))
+    except ValueError as error:
+        raise CommandError(
+            f"{path}: expected a report of planq audit, got no JSON: {error}"
+        ) from error
     if not is_report(made):
         raise CommandError(f"{path}: expected a report of planq audit of format 1")
     return dict(made)
+
+
+def _sign(key: Path, file: Path) -> int:
+    text = read_bytes(file)
+    _read(file, text)
+    print(sign_text(key, file, text))
+    return EXIT_OK
+
+
+def _verify(key: Path, file: Path) -> int:
+    """Prints whose signature a report has; the status is 1 if it is not that of the key's owner."""
+    text = read_bytes(file)
+    _read(file, text)
+    owner = signer_of(key, file, text)
+    print(f"{file}: signed by {owner}" if owner else f"{file}: not signed by the owner of {key}")
+    return EXIT_OK if owner else EXIT_MARKED
 
 
 def _compare(first: Report, second: Report) -> int:
