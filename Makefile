@@ -5,6 +5,7 @@
 #   CUDAARCHS=90        GPU code for these architectures instead of this machine's; 90 without a GPU
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
 #   FUZZ=5000           how many inputs each fuzzer makes; that of kernels: a tenth for each operator
+#   FUZZ_SECONDS=60     how long each fuzzer that coverage guides runs; FUZZERS="header plan" chooses some
 
 PYTHON ?= python3
 # The architectures of this machine's GPUs, such as 90; empty where it has none.
@@ -21,6 +22,7 @@ RELEASE_ARCHS := $(CUDAARCHS)
 CUDAARCHS ?= $(or $(GPU_ARCHS),90)
 PLANQ_WERROR ?= OFF
 FUZZ ?= 20000
+FUZZ_SECONDS ?= 600
 PLANQ_SANITIZE ?=
 export PLANQ_CUDA CUDAARCHS PLANQ_WERROR PLANQ_SANITIZE
 # Python compiles what it imports, once: pip would compile all of transformers.
@@ -59,14 +61,15 @@ define HALVES
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check fuzz lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce gpu-install clean FORCE
+.PHONY: help demo test release-check fuzz fuzz-guided lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
-	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds"
+	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds;"
+	@echo "               and those that coverage guides, ten minutes each: make fuzz-guided runs these alone"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
@@ -90,6 +93,16 @@ fuzz: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py \
 	  tests/registry/test_fuzz.py tests/checkpoint/test_peer_fuzz.py \
 	  tests/checkpoint/test_folders.py::test_nothing_that_a_folder_says_is_an_internal_error $(ARGS)
+	$(MAKE) fuzz-guided
+
+# What guides them is coverage. Afterwards every input runs again, of native readers under sanitizers.
+fuzz-guided: $(VENV)/planq-test $(VENV)/requirements-fuzz
+	export PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/tests; \
+	for target in $(or $(FUZZERS),$$($(BIN)/python tests/fuzz/run.py --list)); do \
+	  $(BIN)/python tests/fuzz/run.py $$target $(FUZZ_SECONDS) && \
+	  $(BIN)/python tests/fuzz/run.py $$target tests/fuzz/corpus/$$target build/fuzz/corpus/$$target \
+	  || exit 1; \
+	done
 
 release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py
@@ -159,6 +172,7 @@ build/env/ready: pyproject.toml $(wildcard build_backend/*.py)
 # On a machine with a GPU the demo also compares both backends.
 $(VENV)/requirements-demo: EXTRAS := cli demo $(if $(shell command -v nvidia-smi),cuda)
 $(VENV)/requirements-test: EXTRAS := cli test
+$(VENV)/requirements-fuzz: EXTRAS := fuzz
 $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python build_backend/requirements.py $(EXTRAS) > $@.txt

@@ -84,7 +84,7 @@ def audit(
     """
     _require_references()
     if compare is not None:
-        return _compare(*(_read(file, read_bytes(file)) for file in compare))
+        return _compare(*(read_report(file, read_bytes(file)) for file in compare))
     if sign is not None:
         return _sign(*sign)
     if verify is not None:
@@ -265,7 +265,7 @@ def _write(path: Path, text: str) -> None:
         raise CommandError(describe_os_error(error)) from error
 
 
-def _read(path: Path, text: bytes) -> Report:
+def read_report(path: Path, text: bytes) -> Report:
     """The report in a file's text; an error says what it is instead."""
     from planq.audit.report import is_report
 
@@ -282,7 +282,7 @@ def _read(path: Path, text: bytes) -> Report:
 
 def _sign(key: Path, file: Path) -> int:
     text = read_bytes(file)
-    _read(file, text)
+    read_report(file, text)
     print(sign_text(key, file, text))
     return EXIT_OK
 
@@ -290,7 +290,7 @@ def _sign(key: Path, file: Path) -> int:
 def _verify(key: Path, file: Path) -> int:
     """Prints whose signature a report has; the status is 1 if it is not that of the key's owner."""
     text = read_bytes(file)
-    _read(file, text)
+    read_report(file, text)
     owner = signer_of(key, file, text)
     print(f"{file}: signed by {owner}" if owner else f"{file}: not signed by the owner of {key}")
     return EXIT_OK if owner else EXIT_MARKED
