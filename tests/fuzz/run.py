@@ -8,6 +8,7 @@ those of native readers under sanitizers.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import atheris
 
 from fuzz import native
+from support.hostile import Chaos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +56,22 @@ def _native(name: str, library: Path) -> Callable[[bytes], bool]:
     return lambda data: check(data, answer)
 
 
+def _mutated(data: bytes, longest: int, seed: int) -> bytes:
+    """Other bytes; where a part up to a NUL is JSON, half of the time other JSON in its place."""
+    chaos = Chaos(seed)
+    parts = data.split(b"\0")
+    at = chaos.randrange(min(len(parts), 3))
+    try:
+        if chaos.random() < 0.5:
+            raise ValueError
+        tree = chaos.tampered(json.loads(parts[at]))
+        parts[at] = json.dumps(tree, ensure_ascii=chaos.random() < 0.9).encode()
+    except (ValueError, RecursionError):
+        return bytes(atheris.Mutate(data, longest))
+    made = b"\0".join(parts)
+    return made if len(made) <= longest else bytes(atheris.Mutate(data, longest))
+
+
 def _fuzz(name: str, seconds: str) -> None:
     """Fuzzes until the time is up, or something breaks, which ends the process."""
     found = OUTPUT / "corpus" / name
@@ -69,7 +87,7 @@ def _fuzz(name: str, seconds: str) -> None:
     def judge(data: bytes) -> None:
         target(data)
 
-    atheris.Setup([sys.argv[0], *options, *folders], judge)
+    atheris.Setup([sys.argv[0], *options, *folders], judge, custom_mutator=_mutated)
     atheris.Fuzz()
 
 
