@@ -74,7 +74,10 @@ def differences(first: Path, second: Path) -> Iterator[str]:
 
 def main() -> int:
     """Builds, compares and prints; the exit status is 1 if the wheels differ."""
-    commit, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    folder = Path(sys.argv[2]).resolve()
+    # Once, since HEAD may move while the first wheel is built.
+    command = ["git", "rev-parse", "--verify", f"{sys.argv[1]}^{{commit}}"]
+    commit = subprocess.check_output(command, cwd=PROJECT, text=True).strip()
     wheels = [build(commit, folder / name, umask) for name, umask in BUILDS.items()]
     digests = [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels]
     for wheel, digest in zip(wheels, digests, strict=True):

@@ -129,13 +129,16 @@ def restore(data: bytes) -> bool:
 
 
 def ranges(data: bytes) -> bool:
-    """A file of ranges."""
+    """A file of ranges, and the scales that a weight gets of it."""
     with _folder() as folder, bounded():
         path = folder / "ranges.json"
         path.write_bytes(data)
         try:
-            read_ranges(path)
-        except CheckpointError:
+            found = read_ranges(path)
+            found.check_names(["w"], ["w", "v"])
+            found.parameters("w", _SCALED)
+        except CheckpointError as error:
+            _check_sentence(str(error))
             return False
     return True
 
@@ -160,6 +163,9 @@ def state(data: bytes) -> bool:
 
 
 _HOST = open_device("host")
+_SCALED = planq.QuantizeDescriptor(
+    shape=(2, 8), input_dtype="float32", output_dtype="int8", scope=planq.Scope.channel(0)
+)
 
 
 def _silent(*_: object) -> None:
