@@ -126,8 +126,9 @@ HIDDEN void __sanitizer_cov_trace_pc() {
   _(trace_const_cmp4, std::uint32_t, std::uint32_t) \
   _(trace_const_cmp8, std::uint64_t, std::uint64_t) \
   _(trace_switch, std::uint64_t, std::uint64_t*)
-#define DEFINE(name, First, Second)                                   \
-  FUZZED void (*fuzzer_##name)(First, Second) = [](First, Second) {}; \
+#define DEFINE(name, First, Second)                                                            \
+  __attribute__((visibility("default"))) void (*fuzzer_##name)(First, Second) = [](First,      \
+                                                                                   Second) {}; \
   HIDDEN void __sanitizer_cov_##name(First a, Second b) { fuzzer_##name(a, b); }
 COMPARISONS(DEFINE)
 

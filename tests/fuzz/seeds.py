@@ -39,6 +39,16 @@ EVERY_KIND = {
     "optional_number": None,
     "flag": False,
 }
+# What readers of JSON disagree on.
+EDGES = {
+    "twice": b'{"a": 1, "\\u0061": 2}',
+    "half_a_pair": b'["\\ud834\\udd1e", "\\udd1e"]',
+    "zeros": b"[-0, -0.0, 0e5, 1E-400]",
+    "beyond_double": b"[1e308, 1e309]",
+    "deep": b"[" * 70 + b"]" * 70,
+    "no_utf8": b'"\xed\xa0\x80"',
+    "constants": b"[NaN]",
+}
 VALUES = {"a": [1, -2.5e3, 'é\n"', True, None, {"b": {}}], "n": 10**30, "x": [1e-7, 1e22, -0.0]}
 
 
@@ -109,7 +119,7 @@ def seeds(folder: Path) -> dict[str, dict[str, bytes]]:
         },
         "ranges": {"both": text({"w": {"low": [-1, -2.5], "high": [1, 2]}, "v": {"absmax": 3}})},
         "state": {"nested": packed[key].tobytes(), "plain": plain[key].tobytes()},
-        "native_json": {"values": text(VALUES), "utf8": json.dumps("é𝄞").encode()},
+        "native_json": {"values": text(VALUES), "utf8": json.dumps("é𝄞").encode(), **EDGES},
         "native_stored": {"two": text(plans[0]) + b"\0" + text(ordinary)},
         "native_descriptor": {"every_kind": text(EVERY_KIND)},
         "native_preference": {"some": text(PREFERENCE.to_dict()), "none": b"{}"},
