@@ -5,6 +5,7 @@
 #   CUDAARCHS=90        GPU code for these architectures instead of this machine's; 90 without a GPU
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
 #   FUZZ=5000           how many inputs each fuzzer makes; that of kernels: a tenth for each operator
+#   FUZZ_SECONDS=60     how long each fuzzer that coverage guides runs; FUZZERS="header plan" chooses some
 
 PYTHON ?= python3
 # The architectures of this machine's GPUs, such as 90; empty where it has none.
@@ -21,6 +22,7 @@ RELEASE_ARCHS := $(CUDAARCHS)
 CUDAARCHS ?= $(or $(GPU_ARCHS),90)
 PLANQ_WERROR ?= OFF
 FUZZ ?= 20000
+FUZZ_SECONDS ?= 600
 PLANQ_SANITIZE ?=
 export PLANQ_CUDA CUDAARCHS PLANQ_WERROR PLANQ_SANITIZE
 # Python compiles what it imports, once: pip would compile all of transformers.
@@ -61,14 +63,16 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check fuzz faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel gpu-install clean FORCE
+.PHONY: help demo test release-check fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
+  gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
-	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds"
+	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds;"
+	@echo "               and those that coverage guides, ten minutes each: make fuzz-guided runs these alone"
 	@echo "make faults    whether planq audit refutes every wrong kernel of tests/faults; make gpu-faults likewise"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
@@ -76,6 +80,7 @@ help:
 	@echo "make gpu-test-2  those of collectives, on two GPUs with NCCL"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
 	@echo "make wheel     the wheel of a release, for every architecture that planq supports, in dist"
+	@echo "make reproduce builds the wheel of a commit twice, elsewhere, and compares the bytes"
 	@echo "make clean     removes what the other targets made"
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
@@ -92,6 +97,16 @@ fuzz: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py \
 	  tests/registry/test_fuzz.py tests/checkpoint/test_peer_fuzz.py \
 	  tests/checkpoint/test_folders.py::test_nothing_that_a_folder_says_is_an_internal_error $(ARGS)
+	$(MAKE) fuzz-guided
+
+# What guides them is coverage. Afterwards every input runs again, of native readers under sanitizers.
+fuzz-guided: $(VENV)/planq-test $(VENV)/requirements-fuzz
+	export PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/tests; \
+	for target in $(or $(FUZZERS),$$($(BIN)/python tests/fuzz/run.py --list)); do \
+	  $(BIN)/python tests/fuzz/run.py $$target $(FUZZ_SECONDS) && \
+	  $(BIN)/python tests/fuzz/run.py $$target tests/fuzz/corpus/$$target build/fuzz/corpus/$$target \
+	  || exit 1; \
+	done
 
 faults: build/faults/ready
 	PYTHONSAFEPATH=1 PYTHONPATH=build/faults/site $(BIN)/python tests/faults/check.py host
@@ -144,6 +159,12 @@ wheel: build/env/ready
 	rm -rf dist
 	$(BUILD_WHEEL) dist
 
+# The wheel of a commit, built twice; ARGS=v0.1.0 names another than the one that is checked out.
+reproduce: export CUDAARCHS := $(RELEASE_ARCHS)
+reproduce: build/env/ready
+	$(INSTALL_BUILD_REQUIREMENTS)
+	$(BUILD_PYTHON) build_backend/reproduce.py $(or $(ARGS),HEAD) build/reproduce
+
 gpu-install:
 	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install --verbose \
 	  --no-build-isolation --no-deps --no-index --force-reinstall .
@@ -162,6 +183,7 @@ build/env/ready: pyproject.toml $(wildcard build_backend/*.py)
 # On a machine with a GPU the demo also compares both backends.
 $(VENV)/requirements-demo: EXTRAS := cli demo $(if $(shell command -v nvidia-smi),cuda)
 $(VENV)/requirements-test: EXTRAS := cli test
+$(VENV)/requirements-fuzz: EXTRAS := fuzz
 $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python build_backend/requirements.py $(EXTRAS) > $@.txt
@@ -170,9 +192,12 @@ $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 
 # Builds a wheel into the folder named after it, in the build tree SKBUILD_BUILD_DIR, and shows how
 # far it has come. A CUDA compiler comes first where the machine has none.
-define BUILD_WHEEL
+define INSTALL_BUILD_REQUIREMENTS
 $(BUILD_PYTHON) build_backend/requirements.py --build > build/requirements.txt
 $(BUILD_PIP) install --quiet --no-compile --requirement build/requirements.txt
+endef
+define BUILD_WHEEL
+$(INSTALL_BUILD_REQUIREMENTS)
 $(BUILD_PYTHON) build_backend/wheel.py
 endef
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -17,15 +16,11 @@ from typing import Any, Final
 import planq
 from planq.audit.claims import CLAIMS
 from planq.audit.sections import HELD, REFUTED, Audited
+from planq.signatures import canonical as canonical
 
 FORMAT: Final = 1
 INCOMPLETE: Final = "incomplete"
 Report = dict[str, Any]
-
-
-def canonical(content: Any) -> bytes:
-    """JSON with sorted keys and no spaces, as bytes: one spelling of one content."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def evidence(

@@ -1,8 +1,9 @@
-"""Reads JSON from untrusted files: names must be unique, and NaN and Infinity are refused."""
+"""Reads JSON from untrusted files: names must be unique, and all numbers finite."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -15,13 +16,15 @@ def parse(content: bytes | str, parse_int: Callable[[str], int] = int) -> Any:
         parse_int: Reads the digits of an integer.
 
     Raises:
-        ValueError: It is not JSON, names something twice, or is nested deeper than Python reads.
+        ValueError: It is not JSON, names something twice, has a number beyond those of double, or
+            is nested deeper than Python reads.
     """
     try:
         return json.loads(
             content,
             object_pairs_hook=_unique,
             parse_constant=_refuse_constant,
+            parse_float=_finite,
             parse_int=parse_int,
         )
     except RecursionError:
@@ -35,6 +38,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"the name {name!r} appears twice")
         values[name] = value
     return values
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{digits[:24]} is beyond the numbers of double")
+    return value
 
 
 def _refuse_constant(word: str) -> NoReturn:

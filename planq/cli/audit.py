@@ -22,7 +22,9 @@ from rich.table import Table
 
 import planq
 from planq.audit import Probe, probe
+from planq.checkpoint.strict_json import parse
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError, describe_os_error
+from planq.cli.signed import read_bytes, sign_text, signer_of
 from planq.cli.words import output_console
 from planq.executors import DeviceError, open_device
 from planq.machine import instruction_sets, library_sha256, operating_system, processor
@@ -71,6 +73,17 @@ def audit(
         tuple[Path, Path] | None,
         typer.Option(metavar="A.json B.json", help="Say where two reports differ, and audit not."),
     ] = None,
+    sign: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="KEY.pem REPORT.json", help="Sign a report, and audit not."),
+    ] = None,
+    verify: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="PUBLIC.pem REPORT.json",
+            help="Say whether the owner of a key signed a report, and audit not.",
+        ),
+    ] = None,
     results: Annotated[
         int | None,
         typer.Option(min=1, help="Compare at least as many products of tensor cores, per kernel."),
@@ -86,7 +99,11 @@ def audit(
     """
     _require_references()
     if compare is not None:
-        return _compare(*map(_read, compare))
+        return _compare(*(read_report(file, read_bytes(file)) for file in compare))
+    if sign is not None:
+        return _sign(*sign)
+    if verify is not None:
+        return _verify(*verify)
     if record is not None:
         return _record(_devices(device), record)
     if check:
@@ -165,11 +182,9 @@ def _skus(plans: list[Path] | None) -> frozenset[str] | None:
     found = set()
     for path in plans:
         try:
-            stored = json.loads(path.read_text())
-        except OSError as error:
-            raise CommandError(describe_os_error(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise CommandError(f"{path}: expected a stored plan, got no JSON") from error
+            stored = parse(read_bytes(path))
+        except ValueError as error:
+            raise CommandError(f"{path}: expected a stored plan, got no JSON: {error}") from error
         sku = stored.get("sku") if isinstance(stored, dict) else None
         if not isinstance(sku, str):
             raise CommandError(f"{path}: expected a stored plan, which has a SKU")
@@ -340,19 +355,35 @@ def _write(path: Path, text: str) -> None:
         raise CommandError(describe_os_error(error)) from error
 
 
-def _read(path: Path) -> Report:
-    """A report; an error says what the file is instead."""
+def read_report(path: Path, text: bytes) -> Report:
+    """The report in a file's text; an error says what it is instead."""
     from planq.audit.report import is_report
 
     try:
-        made = json.loads(path.read_text())
-    except OSError as error:
-        raise CommandError(describe_os_error(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{path}: expected a report of planq audit, got no JSON") from error
+        made = parse(text.decode("utf-8"))
+    except ValueError as error:
+        raise CommandError(
+            f"{path}: expected a report of planq audit, got no JSON: {error}"
+        ) from error
     if not is_report(made):
         raise CommandError(f"{path}: expected a report of planq audit of format 1")
     return dict(made)
+
+
+def _sign(key: Path, file: Path) -> int:
+    text = read_bytes(file)
+    read_report(file, text)
+    print(sign_text(key, file, text))
+    return EXIT_OK
+
+
+def _verify(key: Path, file: Path) -> int:
+    """Prints whose signature a report has; the status is 1 if it is not that of the key's owner."""
+    text = read_bytes(file)
+    read_report(file, text)
+    owner = signer_of(key, file, text)
+    print(f"{file}: signed by {owner}" if owner else f"{file}: not signed by the owner of {key}")
+    return EXIT_OK if owner else EXIT_MARKED
 
 
 def _compare(first: Report, second: Report) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import planq
 from planq._nearest import did_you_mean
+from planq.checkpoint.strict_json import parse
 from planq.cli.failure import CommandError
 from planq.cli.words import say
 
@@ -47,8 +47,8 @@ def read_descriptor(source: str) -> tuple[planq.Descriptor, planq.PlanPreference
     """
     text = read_text(source)
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
+        values = parse(text)
+    except ValueError:  # the reader of descriptors says what is wrong with it
         values = None
     if isinstance(values, dict) and {"descriptor", "preference"} <= values.keys():
         preference = planq.PlanPreference.from_dict(values["preference"])

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import planq
+from planq.checkpoint.strict_json import parse
 from planq.cli.described import read_descriptor, read_text
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.preferred import (
@@ -22,6 +23,7 @@ from planq.cli.preferred import (
     SKU,
     insisting,
 )
+from planq.cli.signed import read_bytes, sign_text, signer_of
 from planq.executors import open_device
 from planq.plan import foresee, verify_foreseen
 
@@ -71,14 +73,19 @@ def save(
 def verify(
     plans: Annotated[list[str], typer.Argument(metavar="PLAN.json...", help="Stored plans.")],
     device: Annotated[str, _DEVICE] = "host",
+    signed_by: Annotated[
+        Path | None,
+        typer.Option(metavar="PUBLIC.pem", help="The owner of this key has to have signed it."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Select again what each file stores: this build, on this device, has to promise the same.
 
-    The exit status is 1 if any differs, and 2 if there is no answer.
+    With --signed-by, a file that the key's owner has not signed does not hold. The exit status is
+    1 if any does not, and 2 if there is no answer.
     """
     select = _selector(device)
-    verdicts = [_verdict(source, select) for source in plans]
+    verdicts = [_verdict(source, select, signed_by) for source in plans]
     if as_json:
         print(json.dumps({"device": device, "plans": verdicts}, indent=2))
     else:
@@ -101,10 +108,14 @@ def _selector(device: str) -> Callable[[str], str]:
     return lambda text: planq.Plan.from_json(stream, text).sku
 
 
-def _verdict(source: str, select: Callable[[str], str]) -> dict[str, Any]:
+def _verdict(source: str, select: Callable[[str], str], signed_by: Path | None) -> dict[str, Any]:
     """Whether one stored plan still holds, as plain JSON values."""
-    stored = _stored(source)
+    text = _text(source)
+    stored = _stored(source, text)
     found: dict[str, Any] = {"file": source, "holds": True, "stored": stored["sku"]}
+    if signed_by is not None and signer_of(signed_by, Path(source), text) is None:
+        reason = f"not signed by the owner of {signed_by}"
+        return {**found, "holds": False, "now": None, "reason": reason, "differences": []}
     try:
         return {**found, "now": select(json.dumps(stored)), "reason": None, "differences": []}
     except planq.PlanMismatchError as error:
@@ -119,12 +130,24 @@ def _verdict(source: str, select: Callable[[str], str]) -> dict[str, Any]:
 
 
 @plan.command()
+def sign(
+    key: Annotated[Path, typer.Argument(metavar="KEY.pem", help="A private ed25519 key.")],
+    plans: Annotated[list[Path], typer.Argument(metavar="PLAN.json...", help="Stored plans.")],
+) -> None:
+    """Sign what stored plans say, each in a file PLAN.json.sig beside it."""
+    for file in plans:
+        text = read_bytes(file)
+        _stored(str(file), text)
+        print(sign_text(key, file, text))
+
+
+@plan.command()
 def diff(
     first: Annotated[str, typer.Argument(metavar="A.json", help="A stored plan.")],
     second: Annotated[str, typer.Argument(metavar="B.json", help="Another one.")],
 ) -> int:
     """Show in which fields two stored plans differ; the exit status is then 1."""
-    found = _differences(_stored(first), _stored(second))
+    found = _differences(_stored(first, _text(first)), _stored(second, _text(second)))
     for line in found:
         print(line)
     if not found:
@@ -132,11 +155,16 @@ def diff(
     return EXIT_MARKED if found else EXIT_OK
 
 
-def _stored(source: str) -> dict[str, Any]:
+def _text(source: str) -> bytes:
+    return read_text(source).encode("utf-8", "surrogateescape")
+
+
+def _stored(source: str, text: bytes) -> dict[str, Any]:
+    """The plan in a file's text; an error says what it is instead."""
     try:
-        values = json.loads(read_text(source))
-    except (ValueError, RecursionError):
-        values = None
+        values = parse(text.decode("utf-8"))
+    except ValueError as error:
+        raise CommandError(f"{source}: not a stored plan: {error}") from error
     if not isinstance(values, dict) or not {"descriptor", "preference", "sku"} <= values.keys():
         raise CommandError(f"{source}: not a stored plan")
     return values

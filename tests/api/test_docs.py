@@ -35,7 +35,11 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", docs.DOCUMENTS, ids=docs.name)
+@pytest.mark.parametrize(
+    "document",
+    [*docs.DOCUMENTS, docs.ROOT / "CONTRIBUTING.md", docs.ROOT / "SECURITY.md"],
+    ids=docs.name,
+)
 def test_links_lead_somewhere(document: Path) -> None:
     """To files of the repository, and to headings in them."""
     for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", document.read_text()):

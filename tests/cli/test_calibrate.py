@@ -207,7 +207,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "a negative absmax": ({"a": {"absmax": [1, -1]}, "b": GOOD}, "'a': absmax is negative"),
     "crossed": ({"a": {"low": [0, 2], "high": 1}, "b": GOOD}, "'a': low is above high"),
     "beyond float32": ({"a": {"absmax": 1e39}, "b": GOOD}, "'a': a value is beyond float32"),
-    "beyond float64": ('{"a": {"absmax": 1e999}, "b": {"absmax": 1}}', "is beyond float32"),
+    "beyond float64": (
+        '{"a": {"absmax": 1e999}, "b": {"absmax": 1}}',
+        "1e999 is beyond the numbers of double",
+    ),
     "beyond all": ({"a": {"absmax": 10**400}, "b": GOOD}, "'a': absmax: expected a number"),
 }
 
