@@ -228,7 +228,7 @@ def test_a_backward_pass_meets_the_policy_of_its_forward_pass() -> None:
         loss = planq.torch.quantize_dequantize(x, "int8").sum()
     planq.set_policy(planq.PlanPreference(backend="host"))
     try:
-        with pytest.raises(planq.DescriptorError, match="got host and cuda"):
+        with pytest.raises(planq.DescriptorError, match="got cuda and host"):
             loss.backward()
     finally:
         planq.set_policy(None)

@@ -1,5 +1,5 @@
 // Wrong products of float16 in the order of the tensor cores: slices are added from the last to the
-// first, and where there are several rows, all terms are cut in two.
+// first, and the number of rows says into how many pieces all terms are cut.
 #pragma once
 
 #include "../wrong.h"
@@ -75,10 +75,11 @@ struct SplitByBatch : Product {
   using Product::Product;
 
   PLANQ_HD void operator()(std::int64_t i) const {
-    compute(i, [k = gemm.k, several = gemm.m > 1](HalfRow a, HalfRow w) {
-      const std::int64_t half = several ? k / 2 : k;
-      const float first = part(a, w, 0, half);
-      return half == k ? first : first + part(a, w, half, k);
+    compute(i, [k = gemm.k, pieces = 1 + gemm.m % 4](HalfRow a, HalfRow w) {
+      float sum = 0;
+      for (std::int64_t piece = 0; piece < pieces; ++piece)
+        sum += part(a, w, k * piece / pieces, k * (piece + 1) / pieces);
+      return sum;
     });
   }
 

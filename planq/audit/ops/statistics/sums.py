@@ -18,8 +18,13 @@ RUN = 1024
 KINDS = ("normal", "mixed", "patterns", "finite", "zeros", "subnormal", "huge", "finite", "offset")
 COUNTS = (1, 2, 3, 17, 255, 1023, 1024, 1025, 3000, 20480)
 SHAPES = ((3, 5, 7), (40, 100), (300, 3), (1, 1, 1, 1, 1, 2, 3, 17), (2, 33, 130), (5, 2000))
-# Kinds with which a sum in another order, one by fma or one without its NaNs has other bits.
-TELLING = (("normal", (257,)), ("normal", (3, 700)), ("mixed", (1500,)))
+# Values and seeds with which a sum by fma has other bits, and so has a maximum without its NaNs.
+TELLING = (
+    ("offset", (2,), 1),
+    ("offset", (257,), 12),
+    ("normal", (3, 700), 9),
+    ("nonfinite", (1500,), 3),
+)
 # More runs than one run of them holds: three levels.
 WIDE = ((RUN * RUN + 1025,),)
 
@@ -142,8 +147,8 @@ def sampled_cases(orders: tuple[str | None, ...]) -> tuple[Case, ...]:
         for shape in WIDE:
             cases.append(Case(Problem(shape, dtype, orders[0]), "tiled", len(cases)))
     cases += [
-        Case(Problem(shape, dtype, p), kind, 500 + number)
-        for number, (dtype, p, (kind, shape)) in enumerate(product(INPUT_DTYPES, orders, TELLING))
+        Case(Problem(shape, dtype, p), kind, seed)
+        for dtype, p, (kind, shape, seed) in product(INPUT_DTYPES, orders, TELLING)
     ]
     return tuple(cases)
 
