@@ -1,5 +1,5 @@
 // Wrong products of float16 in the order of the tensor cores: slices are added from the last to the
-// first, and the number of rows says into how many pieces all terms are cut.
+// first, and where there are several rows, all terms are cut in two.
 #pragma once
 
 #include "../wrong.h"
@@ -49,9 +49,12 @@ struct Product {
   template <class Sum>
   PLANQ_HD void compute(std::int64_t i, const Sum& sum) const {
     const linear::Gemm one = gemm.at(i / (gemm.m * gemm.n));
+    const linear::Epilogue& e = one.epilogue;
     const std::int64_t row = i / gemm.n % gemm.m, column = i % gemm.n;
+    const float bias = e.bias ? math::load_scale<float>(e.bias, column, e.bias_dtype) : 0.0f;
     store(one, row * one.output_row + column,
-          sum(row_of(one.input, row), row_of(one.weight, column)));
+          linear::with_addends(sum(row_of(one.input, row), row_of(one.weight, column)), bias,
+                               linear::residual_at<float>(e, row, column), e));
   }
 };
 
@@ -75,11 +78,10 @@ struct SplitByBatch : Product {
   using Product::Product;
 
   PLANQ_HD void operator()(std::int64_t i) const {
-    compute(i, [k = gemm.k, pieces = 1 + gemm.m % 4](HalfRow a, HalfRow w) {
-      float sum = 0;
-      for (std::int64_t piece = 0; piece < pieces; ++piece)
-        sum += part(a, w, k * piece / pieces, k * (piece + 1) / pieces);
-      return sum;
+    compute(i, [k = gemm.k, several = gemm.m > 1](HalfRow a, HalfRow w) {
+      const std::int64_t half = several ? k / 2 : k;
+      const float first = part(a, w, 0, half);
+      return half == k ? first : first + part(a, w, half, k);
     });
   }
 
@@ -91,16 +93,11 @@ struct SplitByBatch : Product {
   }
 };
 
-// Plain products: bias and residual are none of the fault's business.
 inline Reason rejects_wrong(const Descriptor& descriptor, const Device&) {
   const Fields& f = descriptor.as<Fields>();
   Reason reason = expect(ReasonKind::DType, "input_dtype", DType::Float16, f.input_dtype);
   if (reason.accepted())
     reason = expect(ReasonKind::Feature, "accumulation", Accumulation::TensorSm90, f.accumulation);
-  if (reason.accepted())
-    reason = expect(ReasonKind::DType, "bias_dtype", DType::Unset, f.bias_dtype);
-  if (reason.accepted())
-    reason = expect(ReasonKind::DType, "residual_dtype", DType::Unset, f.residual_dtype);
   return reason;
 }
 
