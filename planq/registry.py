@@ -73,7 +73,7 @@ class BuildInfo:
         version: The version of planq.
         build_id: Digest of the native sources, of both compilers and of their options; part of
             every stored plan.
-        source_id: Digest of the native sources alone: builds of the same sources share it.
+        source_id: SHA-256 of the sources that kernels are made of: builds of them share it.
         compiler: The C++ compiler.
         flags: Its options, without warnings and paths.
         cuda: Whether CUDA kernels are compiled in.

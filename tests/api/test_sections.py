@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
+import os
 import re
 import subprocess
 import sys
@@ -15,11 +19,13 @@ import numpy as np
 import pytest
 
 import planq
-from planq.audit import report, sections
+from planq import _core
+from planq.audit import places, report, sections
 from planq.audit.claims import CLAIMS
 from planq.audit.materials import bill_of_materials
 from planq.audit.memory import Host
 from planq.audit.runner import Bench
+from support import ending
 
 ROOT = Path(__file__).parents[2]
 SECTION = sections.Section("host", "codebook_quantize")
@@ -159,6 +165,72 @@ def test_what_is_not_claimed_or_has_no_case_is_not_called_held() -> None:
     never = replace(BY_NAME["empty"], check=lambda *_: 0)
     found = sections.hold(never, Host(), OPERATOR, KERNEL, sections.QUICK)
     assert (found.state, found.note) == (sections.NOT_TESTABLE, "no case of this kernel has it")
+
+
+def test_a_kernel_that_ends_its_process_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody else: what ran beside it is audited again."""
+    wanted = sections.sections(["host"], "^(arange|fill|pack_int4)$", claims="^guarantee$")
+    monkeypatch.setattr(sections, "audit_section", ending.end_at_fill)
+    found = {section.operator: kernels for section, kernels in sections.audit(wanted, 1)}
+    states = {
+        operator: {outcome.state for kernel in kernels or () for outcome in kernel.outcomes}
+        for operator, kernels in found.items()
+    }
+    assert states == {
+        "arange": {sections.HELD},
+        "fill": {sections.REFUTED},
+        "pack_int4": {sections.HELD},
+    }
+    assert {len(kernel.outcomes) for kernel in found["fill"] or ()} == {1}
+
+
+def test_a_process_is_limited_to_an_instruction_set() -> None:
+    """And to no other than it was told; a kernel with other bits there is refuted."""
+    allowed = _core.instruction_sets()
+    for name in allowed:
+        program = "from planq import _core; print(*_core.instruction_sets())"
+        environment = {**os.environ, places.INSTRUCTION_SET: name}
+        command = [sys.executable, "-P", "-c", program]
+        told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        assert told.stdout.split() == allowed[: allowed.index(name) + 1]
+
+
+@pytest.mark.skipif(not places.narrower(), reason="the processor has one instruction set")
+def test_another_instruction_set_with_other_bits_is_refuted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault is in this process alone, so that the others are the ones that differ."""
+    assert outcome("instruction sets").state == sections.HELD
+    monkeypatch.setattr(places, "digest_of_cases", lambda *_: "0" * 64)
+    found = outcome("instruction sets")
+    assert found.state == sections.REFUTED
+    assert f"writes other bits with {places.narrower()[0]}" in found.note
+
+
+def test_a_name_of_no_instruction_set_is_refused() -> None:
+    """Where planq is imported: kernels would be slow, and nobody would know why."""
+    command = [sys.executable, "-P", "-c", "import planq"]
+    environment = {**os.environ, places.INSTRUCTION_SET: "avx1024"}
+    told = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert told.returncode == 1
+    (line,) = [each for each in told.stderr.splitlines() if "ImportError" in each]
+    assert line == (
+        "ImportError: PLANQ_INSTRUCTION_SET: expected one of baseline, avx2, avx512, avx512_vnni, "
+        "amx, got 'avx1024'"
+    )
+
+
+def test_reports_in_the_repository_are_whole() -> None:
+    """Each has the digest of its evidence, and the verdict that follows from it."""
+    files = sorted((ROOT / "docs" / "audit").glob("*.json.gz"))
+    assert files
+    for file in files:
+        made = json.loads(gzip.decompress(file.read_bytes()))
+        assert report.is_report(made)
+        digest = hashlib.sha256(report.canonical(made["evidence"])).hexdigest()
+        assert made["evidence_sha256"] == digest
+        assert made["verdict"] == report.verdict(made["evidence"]) == sections.HELD
+        assert made["evidence"]["claims"] == {claim.name: claim.says for claim in CLAIMS}
 
 
 def test_reports_are_compared_by_kernel() -> None:

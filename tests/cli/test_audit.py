@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import planq
+from planq.audit.digests import recorded
 from planq.audit.report import canonical
 from planq.cli.app import run
 
@@ -69,6 +70,10 @@ def test_an_audit_that_runs_out_of_time_is_no_answer(capsys: pytest.CaptureFixtu
         (["--operators", "("], "--operators: missing ), unterminated subpattern at position 0"),
         (["--device", "host", "--operators", "^nothing$"], "no operator has '^nothing$'"),
         (["--compare", "none.json", "none.json"], "none.json: No such file or directory"),
+        (["--claims", "["], "--claims: unterminated character set at position 0 in '['"),
+        (["--device", "host", "--claims", "^fast$"], "--claims: no claim has '^fast$' in its name"),
+        (["--plans", "none.json"], "none.json: No such file or directory"),
+        (["--device", "host", "--record", "x.json"], "--record: expected --device cuda:N, one GPU"),
     ],
 )
 def test_what_cannot_be_audited_is_said_in_a_line(
@@ -78,6 +83,39 @@ def test_what_cannot_be_audited_is_said_in_a_line(
     assert run(["audit", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_a_check_is_the_claim_about_digests_alone(tmp_path: Path) -> None:
+    """In as many cases as kernels take, which are recorded."""
+    file = tmp_path / "check.json"
+    arguments = ["--device", "host", "--operators", "^unpack_int4$", "--output", str(file)]
+    assert run(["audit", "--check", *arguments]) == 0
+    found = json.loads(file.read_text())["evidence"]
+    assert list(found["claims"]) == ["recorded"]
+    cases = len(recorded()["unpack_int4"])
+    runs = [kernel["claims"]["recorded"]["runs"] for kernel in found["kernels"]]
+    assert sum(runs) == cases > 10
+
+
+def test_only_what_a_stored_plan_runs_is_audited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its SKU; a file that is no plan is refused, and so is one of another device."""
+    desc = planq.UnpackInt4Descriptor(shape=(4, 6), input_dtype="int4")
+    plan = planq.Plan.select(planq.HOST, desc)
+    stored, file = tmp_path / "plan.json", tmp_path / "report.json"
+    stored.write_text(plan.to_json())
+    arguments = ["--device", "host", "--plans", str(stored), "--claims", "^again$"]
+    assert run(["audit", *arguments, "--output", str(file)]) == 0
+    kernels = json.loads(file.read_text())["evidence"]["kernels"]
+    assert {kernel["sku"] for kernel in kernels} == {plan.sku}
+    capsys.readouterr()
+    assert run(["audit", *arguments, "--operators", "^fill$"]) == 2
+    assert "--plans: no kernel of these devices and operators" in capsys.readouterr().err
+    for text, expected in (("[]", "which has a SKU"), ("{", "got no JSON")):
+        stored.write_text(text)
+        assert run(["audit", *arguments]) == 2
+        assert expected in capsys.readouterr().err
 
 
 KERNELS = {"format": 1, "evidence_sha256": "0", "evidence": {"kernels": [{"device": "host"}]}}
