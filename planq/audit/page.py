@@ -86,6 +86,7 @@ def _made_of(made: Report) -> Iterator[str]:
     devices = facts.pop("devices", {})
     facts |= {f"{name} {key}": value for name, own in devices.items() for key, value in own.items()}
     facts |= {f"build {key}": value for key, value in made["evidence"]["build"].items()}
+    facts |= {f"model {name}": value for name, value in made["evidence"].get("models", {}).items()}
     yield "<h2>Build and machine</h2>"
     yield _table(("fact", ""), [(escape(key), _code(str(value))) for key, value in facts.items()])
 

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import planq
 from planq.audit.claims import CLAIMS
+from planq.audit.models import models
+from planq.audit.operators import all_cases
 from planq.audit.sections import HELD, REFUTED, Audited
 from planq.signatures import canonical as canonical
 
@@ -35,6 +37,8 @@ def evidence(
             for claim in CLAIMS
             if not audited or any(claim.name == each.claim for each in audited[0].outcomes)
         },
+        "models": models(),
+        "cases": {name: _cases(name) for name in dict.fromkeys(each.operator for each in audited)},
         "kernels": [_kernel(each, depth) for each in audited],
         "dropped": list(dropped),
         "tensor_cores": list(probes),
@@ -122,6 +126,13 @@ def _leaves(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{path} > {key}" if path else str(key))
     else:
         yield path, content
+
+
+def _cases(operator: str) -> Report:
+    """How many cases there are, and a digest of their names, which have shapes, types and seeds."""
+    names = [case.id for case in all_cases(operator)]
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
+    return {"count": len(names), "sha256": digest}
 
 
 def _kernel(each: Audited, depth: str) -> Report:

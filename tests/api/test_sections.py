@@ -24,6 +24,7 @@ from planq.audit import places, report, sections
 from planq.audit.claims import CLAIMS
 from planq.audit.materials import bill_of_materials
 from planq.audit.memory import Host
+from planq.audit.operators import all_cases
 from planq.audit.runner import Bench
 from support import ending
 
@@ -149,6 +150,14 @@ def test_every_claim_is_in_the_report_and_a_refuted_one_decides() -> None:
         assert kernel["claims"]["reference"]["runs"] > 0
         assert re.fullmatch("[0-9a-f]{64}", kernel["digest"])
         assert "planq audit --device host --operators '^codebook_quantize$'" in kernel["repeat"]
+    ids = "\n".join(case.id for case in all_cases("codebook_quantize"))
+    assert found["cases"] == {
+        "codebook_quantize": {
+            "count": len(all_cases("codebook_quantize")),
+            "sha256": hashlib.sha256(ids.encode()).hexdigest(),
+        }
+    }
+    assert found["models"]["tensor_sm90"]["instructions"]["float16"]["fraction_bits"] == 25
     assert report.verdict({**found, "dropped": ["host fill"]}) == report.INCOMPLETE
     found["kernels"][3]["claims"]["again"] = {"state": sections.REFUTED, "note": "other bits"}
     assert report.verdict(found) == sections.REFUTED

@@ -56,6 +56,11 @@ def files() -> list[dict[str, Any]]:
 
 
 def latest() -> dict[str, Any]:
-    """That of the present kernels, where there is one."""
+    """That of the present kernels, where there is one; else the one with the most cases."""
     sources = source_id()
-    return max(files(), key=lambda content: bool(content["source_id"] == sources))
+
+    def order(content: dict[str, Any]) -> tuple[bool, int]:
+        cases = sum(len(entry["cases"]) for entry in content["operators"].values())
+        return content["source_id"] == sources, cases
+
+    return max(files(), key=order)
