@@ -188,7 +188,7 @@ def test_the_command_says_what_differs(
     """In its status, in lines that fit a terminal, and in JSON with an example."""
     monkeypatch.setattr("planq.cli.audit.open_device", lambda name: Wrong())
     fill = sections.Section("host", "fill")
-    monkeypatch.setattr(sections, "sections", lambda devices, pattern: (fill,))
+    monkeypatch.setattr(sections, "sections", lambda *_: (fill,))
     arguments = ["audit", "--device", "cuda:0", "--results", "400"]
     assert main(arguments) == 1
     told = capsys.readouterr().out
