@@ -37,13 +37,13 @@ ADAPTERS = {
     "fake_quantize_backward": FAKE_QUANTIZE_BACKWARD,
 }
 fixed = settings(
-    max_examples=600,
+    max_examples=250,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-fewer = settings(fixed, max_examples=150)
+fewer = settings(fixed, max_examples=75)
 
 
 def special_values(fmt: Float) -> list[float]:

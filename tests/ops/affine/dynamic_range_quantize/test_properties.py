@@ -17,7 +17,7 @@ from planq.audit.reference.formats import FLOATS, INPUT_DTYPES, Array, Float
 from planq.audit.runner import Bench
 
 fixed = settings(
-    max_examples=400,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     database=None,
