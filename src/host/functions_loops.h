@@ -9,9 +9,9 @@ void apply(float* values, std::int64_t count) {
 }
 
 inline constexpr FunctionLoop kFunctionLoops[] = {
-#define PLANQ_LOOP(enumerator, name, function) apply<math::Function::enumerator>,
-    PLANQ_FUNCTIONS(PLANQ_LOOP)
-#undef PLANQ_LOOP
+#define PLANQ_FUNCTION_LOOP(enumerator, name, function) apply<math::Function::enumerator>,
+    PLANQ_FUNCTIONS(PLANQ_FUNCTION_LOOP)
+#undef PLANQ_FUNCTION_LOOP
 };
 
 inline void turns(const std::uint32_t* __restrict phases, std::int64_t count,

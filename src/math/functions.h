@@ -35,9 +35,9 @@ namespace planq::math {
 // clang-format on
 
 enum class Function : std::int32_t {
-#define PLANQ_ENUMERATOR(enumerator, name, function) enumerator,
-  PLANQ_FUNCTIONS(PLANQ_ENUMERATOR)
-#undef PLANQ_ENUMERATOR
+#define PLANQ_FUNCTION_ENUMERATOR(enumerator, name, function) enumerator,
+  PLANQ_FUNCTIONS(PLANQ_FUNCTION_ENUMERATOR)
+#undef PLANQ_FUNCTION_ENUMERATOR
 };
 
 namespace detail {
@@ -526,10 +526,10 @@ PLANQ_HD float cos_turn(std::uint32_t phase) {
 
 template <Function kFunction>
 PLANQ_HD float value_of(float x) {
-#define PLANQ_VALUE(enumerator, name, function) \
+#define PLANQ_FUNCTION_VALUE(enumerator, name, function) \
   if constexpr (kFunction == Function::enumerator) return function(x);
-  PLANQ_FUNCTIONS(PLANQ_VALUE)
-#undef PLANQ_VALUE
+  PLANQ_FUNCTIONS(PLANQ_FUNCTION_VALUE)
+#undef PLANQ_FUNCTION_VALUE
 }
 
 }  // namespace planq::math

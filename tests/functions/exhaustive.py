@@ -1,6 +1,6 @@
 """Elementary functions of the host for all 2^32 inputs: digests, and equal bits of all levels.
 
-    python tests/functions/exhaustive.py [--level LEVEL ...] [FUNCTION ...]
+python tests/functions/exhaustive.py [--level LEVEL ...] [FUNCTION ...]
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def main() -> int:
         if not levels or set(functions) - set(loops.functions):
             parser.error(f"levels: {' '.join(loops.levels)}; functions: {' '.join(EXPECTED)}")
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return 0 if all(list(pool.map(lambda each: check(loops, levels, each), functions))) else 1
+            return (
+                0 if all(list(pool.map(lambda each: check(loops, levels, each), functions))) else 1
+            )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,12 @@ def digest(apply: Apply) -> str:
     return sha.hexdigest()
 
 
+def names_of(name: Any) -> list[str]:
+    """What a function of C gives for 0, 1 and so on."""
+    name.restype = ctypes.c_char_p
+    return [each.decode() for each in iter(map(name, count()).__next__, None)]
+
+
 class HostLoops:
     """The loops of every instruction set that this processor has, compiled as the library is."""
 
@@ -50,25 +58,13 @@ class HostLoops:
         command = [os.environ.get("CXX", "c++"), *flags, f"-I{ROOT / 'src'}"]
         subprocess.run([*command, str(source), "-o", str(library)], check=True)
         self._library = ctypes.CDLL(str(library))
-        self._library.apply.argtypes = (
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_int64,
-        )
-        self.functions = self._names(self._library.function_name)
+        arguments = ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
+        self._library.apply.argtypes = arguments
+        self.functions = names_of(self._library.function_name)
         # From narrow to wide.
-        self.levels = self._names(self._library.level_name)
+        self.levels = names_of(self._library.level_name)
         self._places = {name: place for place, name in enumerate(self.levels)}
         self._places["chosen"] = int(self._library.chosen_level())
-
-    @staticmethod
-    def _names(name: ctypes._NamedFuncPointer) -> list[str]:
-        name.restype = ctypes.c_char_p
-        found: list[str] = []
-        while each := name(len(found)):
-            found.append(each.decode())
-        return found
 
     def apply(self, level: str, function: str, words: Words) -> Words:
         """Bits of the results by a level, or by the one that the library chooses ("chosen")."""
