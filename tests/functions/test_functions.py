@@ -226,6 +226,56 @@ def test_quarters_of_a_turn_are_exact(loops: HostLoops) -> None:
         assert loops.apply("chosen", name, quarters).view(np.float32).tolist() == want
 
 
+def test_powers_of_two_are_exact(loops: HostLoops) -> None:
+    """Of integers, and back."""
+    for name, least in (("exp2", -149), *((f"exp2_fast{degree}", -126) for degree in (3, 4, 5))):
+        whole = np.arange(least, 128 if name == "exp2" else 1)
+        powers = np.ldexp(np.float32(1), whole).astype(np.float32)
+        words = whole.astype(np.float32).view(np.uint32)
+        assert (loops.apply("chosen", name, words).view(np.float32) == powers).all()
+        back = loops.apply("chosen", "log2", powers.view(np.uint32)).view(np.float32)
+        assert (back == whole).all()
+
+
+def test_exp_nonpositive_is_exp(loops: HostLoops) -> None:
+    """Bit for bit where x <= 0."""
+    words = arguments("exp_nonpositive")[0]
+    results = [loops.apply("chosen", name, words) for name in ("exp", "exp_nonpositive")]
+    assert words.size > 500_000
+    assert (results[0] == results[1]).all()
+
+
+RISING = ("exp2", "exp", "exp_nonpositive", "tanh", "log", "log2", "log1p")
+FALLING = ("rsqrt", "rsqrt_div")
+
+
+@pytest.mark.parametrize("name", RISING + FALLING)
+def test_neighbours_never_step_back(name: str, loops: HostLoops) -> None:
+    """In runs of neighbours, from many places; negative inputs descend."""
+    low, high = DOMAINS.get(name, (-math.inf, math.inf))
+    starts = np.random.default_rng(3).integers(0x2A000000, 0x43000000, 300)
+    runs = (starts[:, None] + np.arange(2000)).astype(np.uint32)
+    for sign, side in ((0, max(high, 0)), (1 << 31, min(low, 0))):
+        if side == 0:
+            continue
+        words = runs | np.uint32(sign)
+        words = words[(words.view(np.float32) >= low).all(axis=1)]
+        results = loops.apply("chosen", name, words.ravel()).view(np.float32).reshape(words.shape)
+        steps = np.diff(results.astype(np.float64), axis=1)
+        assert steps.any()
+        assert (steps * (-1 if (sign != 0) != (name in FALLING) else 1) >= 0).all()
+
+
+def test_sines_of_smaller_angles_have_smaller_errors(loops: HostLoops) -> None:
+    """Up to 2^20."""
+    words, x = arguments("sin")
+    inner = np.abs(x) <= 2.0**20
+    for name in ("sin", "cos"):
+        got = loops.apply("chosen", name, words[inner]).view(np.float32).astype(np.float64)
+        exact = EXACT[name](x[inner])
+        assert errors(got, exact)[np.abs(exact) >= 2.0**-126].max() < 0.726
+
+
 # --- What the others are compared with -----------------------------------------------------------
 
 
