@@ -113,8 +113,8 @@ PLANQ_HD float polynomial(float x, float first, Rest... rest) {
   return fused(polynomial(x, rest...), x, first);
 }
 
-// A number rounded to an integer n. `shifted` is n + kRounding + bias, so its low bits are n +
-// bias.
+// A number rounded to an integer n. `shifted` has the bits of n + kRounding + bias, of which the
+// low ones are n + bias.
 struct Whole {
   float n;
   std::uint32_t shifted;
@@ -225,7 +225,7 @@ struct Mantissa {
   std::uint32_t exponent;
   float f;
 
-  // k, up to a factor of 2^23.
+  // k 2^23.
   PLANQ_HD float shifted_k() const {
     return static_cast<float>(static_cast<std::int32_t>(exponent));
   }
@@ -247,11 +247,7 @@ PLANQ_HD Decomposition decomposition_of(float x) {
 }
 
 // f - f^2 / 2.
-PLANQ_HD Pair first_terms(float f) {
-  const float half = -0.5f * f;
-  const float high = fused(f, half, f);
-  return {high, fused(f, half, f - high)};
-}
+PLANQ_HD Pair first_terms(float f) { return fused_pair(f, -0.5f * f, f); }
 
 // ln(1 + f) + k ln 2, where the sum of the first terms of the former is given.
 PLANQ_HD float natural_logarithm(float k, float f, Pair terms) {
@@ -264,7 +260,7 @@ PLANQ_HD float natural_logarithm(float k, float f, Pair terms) {
   return y + fused(f * f, f * p, fused(k, kLow, lost) + terms.low);
 }
 
-// The logarithm y of x, and those of what has none that is finite; `zero` is x where that is -inf.
+// The logarithm y where that is finite; -inf at its pole, a NaN below.
 PLANQ_HD float finished_logarithm(float y, float x, float pole) {
   const float finite = select(x < infinity(), y, x);
   const float outside = select(x == pole, -infinity(), canonical_nan<float>());
@@ -293,7 +289,7 @@ PLANQ_HD Angle angle_of(float x) {
   const float lost = (a - r) + b.x;
   return {r, fused(whole.n, kLow, lost + b.low), whole.shifted};
 }
-// For phase 2^-32 turns. An integer holds the angle inside of the quadrant; two floats hold that.
+// For phase 2^-32 turns. What is left of the phase in a quadrant is exact, in two floats.
 PLANQ_HD Angle angle_of_phase(std::uint32_t phase) {
   constexpr float kUnit = 0x1.921fb6p-30f, kUnitLow = -0x1.777a5cp-55f;  // 2 pi 2^-32
   const std::uint32_t quadrant = (phase + (1u << 29)) >> 30;
@@ -305,12 +301,12 @@ PLANQ_HD Angle angle_of_phase(std::uint32_t phase) {
 }
 
 PLANQ_HD float sine_of(Angle angle) {
-  const float r = angle.r, z = r * r, half = -0.5f * r;
-  const float w = fused(r, half, 1.0f), w_low = fused(r, half, 1.0f - w);  // 1 - r^2 / 2
+  const float r = angle.r, z = r * r;
+  const Pair w = fused_pair(r, -0.5f * r, 1.0f);  // 1 - r^2 / 2
   const float s = polynomial(z, -0x1.555556p-3f, 0x1.11114ap-7f, -0x1.a02976p-13f, 0x1.6faf38p-19f);
   const float c = polynomial(z, 0x1.555532p-5f, -0x1.6c000ap-10f, 0x1.97061ep-16f);
-  const float sine = r + fused(r, z * s, angle.low * w);
-  const float cosine = w + fused(z * z, c, fused(-r, angle.low, w_low));
+  const float sine = r + fused(r, z * s, angle.low * w.x);
+  const float cosine = w.x + fused(z * z, c, fused(-r, angle.low, w.low));
   const float y = select((angle.quadrant & 1) != 0, cosine, sine);
   return float_of(bits_of(y) ^ (angle.quadrant & 2) << 30);
 }
