@@ -63,7 +63,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
+.PHONY: help demo test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
@@ -71,6 +71,7 @@ help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
+	@echo "make exhaustive  the elementary functions of every instruction set for all 2^32 inputs"
 	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds;"
 	@echo "               and those that coverage guides, ten minutes each: make fuzz-guided runs these alone"
 	@echo "make faults    whether planq audit refutes every wrong kernel of tests/faults; make gpu-faults likewise"
@@ -117,6 +118,10 @@ gpu-faults: gpu-install
 
 release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py
+
+# ARGS="--level avx2 silu" takes some levels and functions.
+exhaustive: $(VENV)/requirements-test
+	PYTHONSAFEPATH=1 $(BIN)/python tests/functions/exhaustive.py $(ARGS)
 
 lint: $(VENV)/requirements-test
 	$(BIN)/ruff check --no-cache .
