@@ -194,16 +194,16 @@ def _skus(plans: list[Path] | None) -> frozenset[str] | None:
 
 def _record(devices: list[str], path: Path) -> int:
     """Writes what the GPU's kernels write, for a package of others to be held to."""
-    from planq.audit import recorded, sections
+    from planq.audit import golden_files, sections
 
     names = [name for name in devices if name != "host"]
     if len(names) != 1:
         raise CommandError(f"--record: expected --device cuda:N, one GPU, got {len(names)}")
     (facts,) = (each for each in planq.devices() if f"cuda:{each.index}" == names[0])
     with _progress("parts") as told:
-        content = recorded.record(sections.place(names[0]), facts.name, told)
+        content = golden_files.record(sections.place(names[0]), facts.name, told)
     try:
-        recorded.write(path, content)
+        golden_files.write(path, content)
     except OSError as error:
         raise CommandError(describe_os_error(error)) from error
     count = sum(len(each["cases"]) for each in content["operators"].values())

@@ -204,11 +204,13 @@ def test_a_process_is_limited_to_an_instruction_set() -> None:
         assert told.stdout.split() == allowed[: allowed.index(name) + 1]
 
 
-@pytest.mark.skipif(not places.narrower(), reason="the processor has one instruction set")
 def test_another_instruction_set_with_other_bits_is_refuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fault is in this process alone, so that the others are the ones that differ."""
+    if not places.narrower():
+        assert outcome("instruction sets").note == "the processor has one instruction set"
+        return
     assert outcome("instruction sets").state == sections.HELD
     monkeypatch.setattr(places, "digest_of_cases", lambda *_: "0" * 64)
     found = outcome("instruction sets")

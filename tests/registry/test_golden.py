@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import planq
-from planq.audit import kernels
-from planq.audit import recorded as recorded_files
+from planq.audit import golden_files, kernels
 from planq.audit.digests import digest, run_digest
 from planq.audit.memory import Host
 from planq.audit.operators import OPERATORS, all_cases, expected, name_of
@@ -61,7 +60,7 @@ def test_every_recorded_kernel_ran_and_every_case_was_run_by_one(operator: str) 
     """A kernel without cases proves nothing, and a case without a kernel cannot have a digest."""
     entry = recorded()[operator]
     bodies = [body for record in entry["skus"].values() for body in record["bodies"].values()]
-    ran = [set(recorded_files.numbers(taken)) for taken in bodies]
+    ran = [set(golden_files.numbers(taken)) for taken in bodies]
     assert all(ran)
     everything = set().union(*ran)
     assert everything == set(range(len(entry["cases"])))
@@ -70,7 +69,7 @@ def test_every_recorded_kernel_ran_and_every_case_was_run_by_one(operator: str) 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_the_digests_belong_to_the_kernels_of_this_build(operator: str) -> None:
     """A new or revised GPU kernel asks for a new recording, or waits for one by name."""
-    built = {name_of(k): k.revision for o, k in recorded_files.digested_kernels() if o == operator}
+    built = {name_of(k): k.revision for o, k in golden_files.digested_kernels() if o == operator}
     ran = {
         f"{sku}:{body}": record["revision"]
         for sku, record in recorded().get(operator, {"skus": {}})["skus"].items()
@@ -84,7 +83,7 @@ def test_the_digests_belong_to_the_kernels_of_this_build(operator: str) -> None:
 def test_spans_and_numbers_are_inverse() -> None:
     """The compressed case lists lose nothing."""
     for listed in ([0], [0, 1, 2, 7], [3, 5, 6], list(range(40))):
-        assert recorded_files.numbers(recorded_files.spans(listed)) == listed
+        assert golden_files.numbers(golden_files.spans(listed)) == listed
 
 
 def test_gpus_agree_on_every_case() -> None:

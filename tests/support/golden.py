@@ -1,4 +1,5 @@
-"""The recorded digests of GPUs, beside the sources that they belong to: see planq.audit.recorded.
+"""The recorded digests of GPUs, beside the sources that they belong to: see
+planq.audit.golden_files.
 
 Kernels that were written since wait in a list of their own, ``undigested.txt``: until a GPU has
 digested them they are compared with their references alone, and ``make release-check`` fails.
