@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
 import pytest
 import torch
 
 import planq
-from planq.audit import kernels
-from planq.audit.memory import Host
-from planq.audit.operators import OPERATORS, Case, expected, inputs_of, name_of
-from planq.audit.promises import judge_of
-from planq.audit.reference.formats import Array
+from planq.audit import cuda as audit
+from planq.audit import kernels, places
+from planq.audit.operators import OPERATORS, inputs_of, name_of
 from planq.audit.runner import Bench
-from support.gpu import Cuda, new_stream
+from support.gpu import Cuda
 
 GPU = Cuda(0)
+# The same device, on memory, streams and graphs of the audit's: its checks of these are run here.
+AUDITED = audit.Cuda("cuda:0")
 # Kernels of the same dtypes share many cases, so that one worker should have them all.
 CUDA_ROWS = [
     pytest.param(
@@ -28,13 +25,10 @@ CUDA_ROWS = [
     )
     for operator, kernel in kernels.kernels(planq.Backend.CUDA)
 ]
+EXACT_ROWS = [
+    row for row in CUDA_ROWS if row.values[1].guarantee.determinism is planq.Determinism.BIT_EXACT
+]
 every_cuda_row = pytest.mark.parametrize(("operator", "kernel"), CUDA_ROWS)
-
-
-def check(bench: Bench, case: Case, what: str) -> None:
-    """What a run wrote is what its plan promises of the case."""
-    inputs = inputs_of(case)
-    bench.check(inputs, expected(case), what, judge_of(bench.plan, case, inputs))
 
 
 def test_there_are_cuda_rows_for_every_operator() -> None:
@@ -57,27 +51,10 @@ def test_a_row_gives_the_bits_of_the_reference(operator: str, kernel: planq.Kern
     kernels.check_bits(GPU, operator, name_of(kernel))
 
 
-@cache
-def host_outputs(operator: str, case: Case) -> dict[str, Array]:
-    """What the host backend writes for a case."""
-    desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(Host(), desc, pref=kernels.PROMISE)
-    bench.load(inputs_of(case))
-    bench.run()
-    return bench.outputs()
-
-
-@every_cuda_row
+@pytest.mark.parametrize(("operator", "kernel"), EXACT_ROWS)
 def test_a_row_gives_the_bits_of_the_host(operator: str, kernel: planq.KernelInfo) -> None:
-    """BIT_EXACT: the host backend and the GPU, side by side; others within their bounds."""
-    for case in kernels.accepted(operator, name_of(kernel), GPU.name)[::3]:
-        desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=kernels.pinned(name_of(kernel)))
-        bench.load(inputs_of(case))
-        bench.run()
-        judge = judge_of(bench.plan, case, inputs_of(case))
-        what = f"{name_of(kernel)} on {case.id}"
-        bench.check(inputs_of(case), host_outputs(operator, case), what, judge)
+    """In every third case; of a kernel that promises a bound the references alone tell."""
+    assert places.check_host(AUDITED, operator, name_of(kernel))
 
 
 @every_cuda_row
@@ -138,19 +115,14 @@ def test_a_row_promises_what_was_tested(operator: str, kernel: planq.KernelInfo)
 
 @every_cuda_row
 def test_a_captured_run_replays_on_new_contents(operator: str, kernel: planq.KernelInfo) -> None:
-    """The plan's first run is captured; three replays, each with other inputs."""
-    for case in kernels.spread(kernels.accepted(operator, name_of(kernel), GPU.name), 2):
-        desc = OPERATORS[operator].descriptor(case.problem)
-        bench = Bench(GPU, desc, pref=kernels.pinned(name_of(kernel)))
-        graph: Any = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(bench.stream):
-            graph.capture_begin()
-            bench.plan.run(bench.stream, bench.workspace.argument, bench.args)
-            graph.capture_end()
-        for other in (case.reseeded(seed) for seed in range(3)):
-            bench.load(inputs_of(other))
-            graph.replay()
-            check(bench, other, f"{name_of(kernel)} replayed on {other.id}")
+    """The plan's first run is captured; replays, each with other inputs."""
+    assert places.check_captured(AUDITED, operator, name_of(kernel))
+
+
+@every_cuda_row
+def test_a_run_waits_for_its_stream(operator: str, kernel: planq.KernelInfo) -> None:
+    """It reads what was enqueued before it."""
+    assert places.check_order(AUDITED, operator, name_of(kernel))
 
 
 @every_cuda_row
@@ -170,24 +142,13 @@ def test_two_streams_at_once(operator: str, kernel: planq.KernelInfo) -> None:
                 bench.load(inputs_of(own))
             plan.run(bench.stream, bench.workspace.argument, bench.args)
     for bench, own in zip(benches, cases, strict=True):
-        check(bench, own, f"{name_of(kernel)} on two streams: {own.id}")
+        places.check_outputs(bench, own, f"{name_of(kernel)} on two streams: {own.id}")
 
 
 @every_cuda_row
 def test_a_busy_gpu_changes_no_bit(operator: str, kernel: planq.KernelInfo) -> None:
     """While another stream multiplies matrices, so that blocks come late and in other orders."""
-    cases = kernels.accepted(operator, name_of(kernel), GPU.name)
-    case = max(cases, key=lambda item: item.size)
-    desc = OPERATORS[operator].descriptor(case.problem)
-    bench = Bench(GPU, desc, pref=kernels.pinned(name_of(kernel)))
-    other, load = new_stream(), torch.ones(2048, 2048, device=GPU.name)
-    for _ in range(2):
-        bench.load(inputs_of(case))
-        with torch.cuda.stream(other):
-            for _ in range(20):
-                load = load @ load * 1e-4
-        bench.run()
-        check(bench, case, f"{name_of(kernel)} beside a load: {case.id}")
+    assert places.check_busy(AUDITED, operator, name_of(kernel))
 
 
 @pytest.mark.xdist_group("every device")

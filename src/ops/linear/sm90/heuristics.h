@@ -224,7 +224,7 @@ namespace planq::linear::sm90::groups {
 
 // A kernel of sm90/groups_tiles.cuh. `tokens`: of a tile. `owners`: warpgroups of a block with 64
 // columns each of their own. `sharing`: warpgroups that share the same columns and take spans of k
-// in turn. `cost`: microseconds of a round of tiles with 8192 terms, measured on one H100.
+// in turn. `cost`: microseconds of a round of tiles with 8192 terms, measured on one H200.
 struct TileWidth {
   int tokens, owners, sharing;
   double cost;
