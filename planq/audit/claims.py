@@ -14,6 +14,7 @@ from typing import Final
 
 import planq
 from planq.audit import digests, dims, kernels, places
+from planq.audit.every_input import check_every_input, functions_of
 from planq.audit.memory import Device
 from planq.audit.operators import name_of
 
@@ -93,6 +94,10 @@ def _instruction_sets(_: Device, operator: str, kernel: planq.KernelInfo, most: 
     return places.check_instruction_sets(operator, name_of(kernel), FULL if most is None else most)
 
 
+def _every_input(device: Device, operator: str, kernel: planq.KernelInfo, most: Most) -> int:
+    return check_every_input(device, operator, name_of(kernel), most)
+
+
 def _is_the_hosts(kernel: planq.KernelInfo) -> str:
     return "" if kernel.backend is planq.Backend.CUDA else "the host has neither graphs nor streams"
 
@@ -119,6 +124,11 @@ def _is_a_gpus(kernel: planq.KernelInfo) -> str:
 
 def _depends_on_the_batch(kernel: planq.KernelInfo) -> str:
     return "" if kernel.guarantee.batch_invariant else "it does not promise batch invariance"
+
+
+def _has_no_function(kernel: planq.KernelInfo) -> str:
+    operator = kernel.sku.partition("/")[0].partition(".")[0]
+    return "" if functions_of(operator) else "it has no elementary function of one number"
 
 
 def _promises_a_bound(kernel: planq.KernelInfo) -> str:
@@ -206,6 +216,13 @@ CLAIMS: Final = (
         "Every other GPU of the machine has the same bits.",
         _of_some(places.check_devices),
         _has_no_other_device,
+    ),
+    Claim(
+        "every input",
+        "Each elementary function of it has the recorded digest of its results for all 2^32 "
+        "inputs; a quick audit takes every 4099th.",
+        _every_input,
+        _has_no_function,
     ),
     Claim("guarantee", "Each plan promises what its kernel does.", _guarantee),
 )

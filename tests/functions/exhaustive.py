@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.functions import EXPECTED, HostLoops, Words, digest
+from planq.audit.every_input import RECORDED, Words, digest
+from support.functions import HostLoops
 
 
 def check(loops: HostLoops, levels: list[str], function: str) -> bool:
@@ -27,7 +28,7 @@ def check(loops: HostLoops, levels: list[str], function: str) -> bool:
             unequal[level] += int((loops.apply(level, function, words) != results).sum())
         return results
 
-    right = digest(apply) == EXPECTED[function]["sha256"]
+    right = digest(apply) == RECORDED[function]["sha256"]
     verdicts = [f"{levels[-1]}: digest {'right' if right else 'wrong'}"]
     verdicts += [f"{level}: {count} results differ" for level, count in unequal.items()]
     sys.stdout.write(f"{function:16} {', '.join(verdicts)}\n")
@@ -46,7 +47,7 @@ def main() -> int:
         levels = [each for each in loops.levels if not given.level or each in given.level]
         functions = given.functions or loops.functions
         if not levels or set(functions) - set(loops.functions):
-            parser.error(f"levels: {' '.join(loops.levels)}; functions: {' '.join(EXPECTED)}")
+            parser.error(f"levels: {' '.join(loops.levels)}; functions: {' '.join(RECORDED)}")
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return (
                 0 if all(list(pool.map(lambda each: check(loops, levels, each), functions))) else 1

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.functions import EXPECTED, ROOT, Words, digest, names_of
+from planq.audit.every_input import RECORDED, Words, digest
+from support.functions import ROOT, names_of
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def test_digests_of_all_inputs(library: ctypes.CDLL) -> None:
     """Those of the host, function by function."""
     names = names_of(library.function_name)
-    assert set(names) == set(EXPECTED)
+    assert set(names) == set(RECORDED)
 
     def found(function: int) -> str:
         def apply(words: Words) -> Words:
@@ -44,7 +45,7 @@ def test_digests_of_all_inputs(library: ctypes.CDLL) -> None:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         digests = dict(zip(names, pool.map(found, range(len(names))), strict=True))
-    assert digests == {name: expected["sha256"] for name, expected in EXPECTED.items()}
+    assert digests == {name: expected["sha256"] for name, expected in RECORDED.items()}
 
 
 def test_reciprocals_are_the_correctly_rounded_ones(library: ctypes.CDLL) -> None:

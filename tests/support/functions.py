@@ -1,44 +1,17 @@
-"""Elementary functions: their digests over all inputs, and the loops of the host by ctypes."""
+"""The loops of elementary functions of the host, by ctypes."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import json
 import os
 import subprocess
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from planq.audit.every_input import Words
 
 ROOT = Path(__file__).parents[2]
-# Of each function the SHA-256 of all results, and the largest error in ulp of the exact result:
-# where that is normal, and where it is subnormal and that is more than a rounding.
-EXPECTED = json.loads((ROOT / "tests/golden/functions.json").read_text())
-INPUTS = 2**32
-PART = 2**18  # inputs at a time, which a cache holds
-CANONICAL_NAN, DIGESTED_NAN = np.uint32(0x7FC00000), np.uint32(0x7FFFFFFF)
-
-Words = npt.NDArray[np.uint32]
-# Bits of the results for bits of inputs; may write over them.
-Apply = Callable[[Words], Words]
-
-
-def digest(apply: Apply) -> str:
-    """SHA-256 of the results of a function for the inputs 0 to 2^32 - 1, little-endian.
-
-    planq's NaN counts as the pattern that the digests were defined with, and any other as itself.
-    """
-    sha, part = hashlib.sha256(), np.arange(PART, dtype=np.uint32)
-    for first in range(0, INPUTS, PART):
-        results = apply(part + np.uint32(first))
-        results[results == CANONICAL_NAN] = DIGESTED_NAN
-        sha.update(results.astype("<u4", copy=False))
-    return sha.hexdigest()
 
 
 def names_of(name: Any) -> list[str]:
