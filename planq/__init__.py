@@ -39,8 +39,10 @@ from planq.errors import (
 )
 from planq.guarantee import ErrorBound, PrecisionGuarantee
 from planq.ops import (
+    activation,
     affine,
     codebook,
+    elementwise,
     group,
     linear,
     optimizer,
@@ -50,8 +52,10 @@ from planq.ops import (
     statistics,
 )
 from planq.ops import memory as memory_family
+from planq.ops.activation import *
 from planq.ops.affine import *
 from planq.ops.codebook import *
+from planq.ops.elementwise import *
 from planq.ops.group import *
 from planq.ops.linear import *
 from planq.ops.memory import *
@@ -146,8 +150,10 @@ __all__ = [
     "set_policy",
 ]
 # Each family lists its own names, so a new operator changes nothing here.
+__all__ += activation.__all__
 __all__ += affine.__all__
 __all__ += codebook.__all__
+__all__ += elementwise.__all__
 __all__ += group.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__

@@ -14,7 +14,7 @@ import torch
 import planq
 from harness.core.cuda import CudaMachine
 from harness.core.workload import Launch, Machine, Operands, Workload
-from harness.formulas import optimizer
+from harness.formulas import elementwise, optimizer
 from harness.formulas.formula import formula
 from harness.peers import bnb, product_peers
 from harness.peers.peer import Peer, first_result
@@ -140,6 +140,11 @@ def _torch_fill(machine: Machine, workload: Workload) -> Peer:
     return Peer("torch_fill", launches, differing=differing)
 
 
+def _torch_functions(machine: Machine, workload: Workload) -> Peer:
+    desc = workload.case.descriptor
+    return _on_inputs("torch_functions", elementwise.of_torch(desc), workload)
+
+
 def _two_pass(machine: Machine, workload: Workload) -> Peer | None:
     if not isinstance(machine, CudaMachine):
         return None
@@ -160,6 +165,7 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
         "torch_foreach", workload, foreach=True
     ),
     "torch_fill": _torch_fill,
+    "torch_functions": _torch_functions,
     "vector_norm": _vector_norm,
     **product_peers.MAKERS,
     "torchao": _torchao,

@@ -117,7 +117,7 @@ PLANQ_HD float largest_of() {
   return largest_finite<float>();
 }
 
-PLANQ_HD float at_most(float value, float limit) { return value > limit ? limit : value; }
+PLANQ_HD float capped(float value, float limit) { return value > limit ? limit : value; }
 
 // A span that the element type does not hold has no divisor: its values could not be decoded.
 template <class T>
@@ -125,7 +125,7 @@ PLANQ_HD GroupScale measured_intx(const GroupSpec& spec, float low, float high) 
   const float span = rounded_to<T>(high - low);
   if (!is_finite(span)) return lost_group();
   const float divisor =
-      span == 0.0f ? 1.0f : at_most(rounded_to<T>(spec.highest() / span), largest_of<T>());
+      span == 0.0f ? 1.0f : capped(rounded_to<T>(spec.highest() / span), largest_of<T>());
   return {divisor, low, divisor};
 }
 
@@ -138,14 +138,14 @@ PLANQ_HD GroupScale measured_scale(const GroupSpec& spec, const GroupRange& rang
   const float reach =
       symmetric ? larger(high, -low) : high * 0.5f - low * 0.5f;  // hi - lo could overflow
   const float offset = symmetric ? 0.0f : high * 0.5f + low * 0.5f;
-  const float factor = reach == 0.0f ? 1.0f : at_most(spec.half() / reach, largest_finite<float>());
+  const float factor = reach == 0.0f ? 1.0f : capped(spec.half() / reach, largest_finite<float>());
   return {factor, offset, 1.0f / factor};
 }
 
 PLANQ_HD GroupScale given_scale(const GroupSpec& spec, const GroupPair& stored) {
   if (spec.form == GroupForm::Intx) return {stored.first, stored.second, stored.first};
   const float offset = spec.form == GroupForm::Symmetric ? 0.0f : stored.second;
-  return {at_most(1.0f / stored.first, largest_finite<float>()), offset, stored.first};
+  return {capped(1.0f / stored.first, largest_finite<float>()), offset, stored.first};
 }
 
 // NaN has the code 0.

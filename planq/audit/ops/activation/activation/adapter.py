@@ -1,0 +1,59 @@
+"""From the reference's plain values of `activation` to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING
+
+import planq
+from planq.audit.memory import Device, Host
+from planq.audit.ops.activation.activation import cases
+from planq.audit.ops.activation.activation.reference import Problem
+from planq.audit.ops.elementwise.elements import ElementTests, variety
+from planq.audit.reference.formats import Array, Arrays
+from planq.audit.runner import Bench
+
+if TYPE_CHECKING:
+    from planq.audit.operators import Case
+
+
+@cache
+def descriptor(problem: Problem) -> planq.ActivationDescriptor:
+    """The problem as a descriptor: their fields have the same names."""
+    return planq.ActivationDescriptor(**asdict(problem))
+
+
+class ActivationTests(ElementTests):
+    """`activation` against its NumPy reference."""
+
+    def cases(self) -> tuple[Case, ...]:
+        """Problems with elements."""
+        return cases.cases()
+
+    def empty_cases(self) -> tuple[Case, ...]:
+        """Problems without elements."""
+        return cases.empty_cases()
+
+    def descriptor(self, problem: Hashable) -> planq.Descriptor:
+        """The library's descriptor of a problem."""
+        assert isinstance(problem, Problem)
+        return descriptor(problem)
+
+    def variety(self, problem: Hashable) -> str:
+        """Whether rows are whole vectors, and where the sides are."""
+        assert isinstance(problem, Problem)
+        sides = "pairs" if problem.layout == "interleaved" else "sides"
+        return f"{variety(problem)}, {sides if problem.gated else 'alone'}"
+
+
+TESTS = ActivationTests()
+
+
+def computed(problem: Problem, given: Arrays, device: Device | None = None) -> Array:
+    """The output of a run on these operands."""
+    bench = Bench(device or Host(), descriptor(problem))
+    bench.load(given)
+    bench.run()
+    return bench.outputs()["output"]

@@ -1,0 +1,30 @@
+// The CUDA kernels of the family, on a processor: see tests/support/emulated.
+#include "call.h"
+#include "cuda/launch.cuh"
+#define PLANQ_ELEMENT Float16
+#include "ops/activation/activation/cuda.cuh"
+
+namespace {
+
+using namespace planq;
+
+template <DType kOutputType>
+void run(activation::Fields fields, int multiprocessors, const emulated::Given* given) {
+  fields.output_dtype = kOutputType;
+  emulated::run(fields, given, 3, multiprocessors, activation::bind<kOutputType>);
+}
+
+}  // namespace
+
+extern "C" void run_activation(const Shape* shape, int function, bool gated, int layout,
+                               int output_type, int multiprocessors, const emulated::Given* given) {
+  activation::Fields fields;
+  fields.shape = *shape;
+  fields.function = static_cast<ActivationFunction>(function);
+  fields.gated = gated;
+  fields.layout = static_cast<GateLayout>(layout);
+  fields.input_dtype = DType::Float16;
+  if (output_type == 0) run<DType::Float16>(fields, multiprocessors, given);
+  if (output_type == 1) run<DType::BFloat16>(fields, multiprocessors, given);
+  if (output_type == 2) run<DType::Float32>(fields, multiprocessors, given);
+}

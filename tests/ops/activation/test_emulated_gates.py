@@ -1,0 +1,49 @@
+"""The CUDA kernels of the family, run on a processor."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+import planq
+from planq.audit.operators import expected, inputs_of
+from planq.audit.ops.activation.activation import cases
+from planq.audit.ops.elementwise.elements import TYPES
+from support.emulated_operands import assert_same, held_by, listed, shape_of
+from support.emulation import emulated
+
+MOST = 8192  # elements: threads take turns
+LAYOUTS = [layout.value for layout in planq.GateLayout]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The kernels, compiled for the host."""
+    source = Path(__file__).with_name("emulated_gates.cpp")
+    return emulated(source, tmp_path_factory.mktemp("emulated"), "-mfma")
+
+
+@pytest.mark.parametrize("multiprocessors", [0, 16])
+@pytest.mark.parametrize("past", [0, 1, 8])
+def test_activations_have_the_bits_of_the_reference(
+    kernels: ctypes.CDLL, past: int, multiprocessors: int
+) -> None:
+    """Of every layout, in vectors and one by one; threads have one unit, or several."""
+    every = (*cases.cases(), *cases.empty_cases())
+    chosen = [c for c in every if c.problem.input_dtype == "float16" and c.size <= MOST]
+    assert {c.problem.layout for c in chosen} == set(LAYOUTS)
+    for case in chosen:
+        problem, wanted = case.problem, expected(case)
+        held = held_by(inputs_of(case), wanted, past, backwards=case.seed % 3 == 0)
+        kernels.run_activation(
+            ctypes.byref(shape_of(problem.shape)),
+            cases.FUNCTIONS.index(problem.function),
+            problem.gated,
+            LAYOUTS.index(problem.layout),
+            TYPES.index(problem.output_dtype),
+            multiprocessors,
+            listed(("input", "up", "output"), held),
+        )
+        assert_same(held, wanted, f"{case.id}, past={past}")
