@@ -41,6 +41,7 @@ from planq.guarantee import ErrorBound, PrecisionGuarantee
 from planq.ops import (
     affine,
     codebook,
+    gather,
     group,
     linear,
     optimizer,
@@ -52,6 +53,7 @@ from planq.ops import (
 from planq.ops import memory as memory_family
 from planq.ops.affine import *
 from planq.ops.codebook import *
+from planq.ops.gather import *
 from planq.ops.group import *
 from planq.ops.linear import *
 from planq.ops.memory import *
@@ -148,6 +150,7 @@ __all__ = [
 # Each family lists its own names, so a new operator changes nothing here.
 __all__ += affine.__all__
 __all__ += codebook.__all__
+__all__ += gather.__all__
 __all__ += group.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__

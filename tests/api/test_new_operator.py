@@ -65,6 +65,7 @@ def test_what_all_families_share_knows_none_of_them() -> None:
 FLOORS: dict[str, set[str]] = {
     "affine": {"group"},
     "codebook": {"affine"},
+    "gather": {"affine"},
     "group": set(),
     "linear": {"affine", "codebook", "packing"},
     "memory": {"affine"},
