@@ -11,7 +11,7 @@ import planq
 from planq.audit.memory import Device, Host
 from planq.audit.ops.gather.embedding import cases
 from planq.audit.ops.gather.embedding.reference import Problem
-from planq.audit.reference.formats import Arrays
+from planq.audit.reference.formats import FLOATS, Arrays
 from planq.audit.runner import Bench
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class EmbeddingTests:
         return planq.Rounding.NEAREST_EVEN
 
     def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
-        """The problem with `count` elements in the output."""
-        return {"shape": [count // 64, 64]}
+        """The problem with `count` elements in the output; a floating table keeps no scope."""
+        plain = {"scope": {"kind": "token"}} if fields["table_dtype"] in FLOATS else {}
+        return {"shape": [count // 64, 64], **plain}
 
     def variety(self, problem: Hashable) -> str:
         """Whether a row is whole vectors."""
