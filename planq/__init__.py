@@ -43,6 +43,7 @@ from planq.ops import (
     affine,
     codebook,
     elementwise,
+    gather,
     group,
     linear,
     optimizer,
@@ -56,6 +57,7 @@ from planq.ops.activation import *
 from planq.ops.affine import *
 from planq.ops.codebook import *
 from planq.ops.elementwise import *
+from planq.ops.gather import *
 from planq.ops.group import *
 from planq.ops.linear import *
 from planq.ops.memory import *
@@ -154,6 +156,7 @@ __all__ += activation.__all__
 __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += elementwise.__all__
+__all__ += gather.__all__
 __all__ += group.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__

@@ -82,14 +82,14 @@ __device__ __forceinline__ Unit unit_of(const ElementUnits& units, std::int64_t 
   return unit;
 }
 
-// --- Neighbours in registers ---------------------------------------------------------------------
+// --- Elements of a unit in registers ----------------------------------------------------------------
 
 template <class T, int kCount>
 inline constexpr int kWords = (kCount * static_cast<int>(sizeof(T)) + 3) / 4;
 
-// Neighbours as they lie in memory: two of 16 bits, or one of 32, in a word.
+// Elements as they lie in memory: two of 16 bits, or one of 32, in a word.
 template <class T, int kCount>
-struct Neighbours {
+struct UnitElements {
   static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
   std::uint32_t words[kWords<T, kCount>];
 

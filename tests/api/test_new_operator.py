@@ -67,6 +67,7 @@ FLOORS: dict[str, set[str]] = {
     "affine": {"group"},
     "codebook": {"affine"},
     "elementwise": set(),
+    "gather": {"affine"},
     "group": set(),
     "linear": {"affine", "codebook", "packing"},
     "memory": {"affine"},

@@ -31,6 +31,7 @@ _SHORT = {
     "float8_e8m0fnu": "e8m0",
     "float4_e2m1fn": "e2m1",
     "int32": "s32",
+    "int64": "s64",
 }
 # Fields whose words are part of a name.
 _WORDS = ("from_layout", "to_layout", "layout", "form", "algorithm", "state_format")
@@ -42,7 +43,14 @@ _COUNTS = {
     "experts": "experts",
 }
 # Types that name a case, one after another.
-_TYPES = ("input_dtype", "output_dtype", "dtype", "parameter_dtype", "gradient_dtype")
+_TYPES = (
+    "table_dtype",
+    "input_dtype",
+    "output_dtype",
+    "dtype",
+    "parameter_dtype",
+    "gradient_dtype",
+)
 # Operators that write over what they are given to update.
 _OVERWRITING = ("fill",)
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}

@@ -46,6 +46,7 @@ TOGETHER: Final = (
     "spmm_coo",
     "llm_int8_quantize",
     "pack_weight_4bit",
+    "embedding",
     "moe_permute",
     "moe_unpermute",
     "percentile_clip",

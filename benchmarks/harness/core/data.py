@@ -141,6 +141,9 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(_of_list(name, desc, values.device))
     elif name in ("expert_index", "destination", "expert_offset"):
         values.copy_(_of_router(name, desc, values))
+    elif name == "index" and hasattr(desc, "table_rows"):  # all rows in turn, in no order
+        places = torch.randperm(values.numel(), device=values.device)
+        values.copy_((places % desc.table_rows).view_as(values))
     elif name == "index":  # columns spread over the matrix
         last = getattr(desc, "input_shape", getattr(desc, "shape", ()))[-1] - 1
         values.copy_(torch.linspace(0, last, len(values)).round_())

@@ -39,8 +39,8 @@ struct Activation {
   static constexpr int kEach = kCount;
   static constexpr bool kPairs = kGiven == Given::Pair, kSides = kGiven == Given::Sides;
   struct Loaded {
-    cuda::Neighbours<Element, kPairs ? 2 * kEach : kEach> gate;  // with the up side, of pairs
-    cuda::Neighbours<Element, kSides ? kEach : 1> up;
+    cuda::UnitElements<Element, kPairs ? 2 * kEach : kEach> gate;  // with the up side, of pairs
+    cuda::UnitElements<Element, kSides ? kEach : 1> up;
   };
 
   const Element *gate, *up;
@@ -64,7 +64,7 @@ struct Activation {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) values[i] *= kPairs ? from.gate[2 * i + 1] : from.up[i];
     }
-    cuda::Neighbours<U, kEach> result;
+    cuda::UnitElements<U, kEach> result;
     result.narrow(values);
     result.store(output + unit.row[kOutputSide] + unit.column, unit.count);
   }

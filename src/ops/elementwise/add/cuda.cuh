@@ -23,8 +23,8 @@ template <class V, class U, int kCount>
 struct Add {
   static constexpr int kEach = kCount;
   struct Loaded {
-    cuda::Neighbours<Element, kEach> input;
-    cuda::Neighbours<V, kEach> other;
+    cuda::UnitElements<Element, kEach> input;
+    cuda::UnitElements<V, kEach> other;
   };
 
   const Element* input;
@@ -41,7 +41,7 @@ struct Add {
     float values[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) values[i] = sum_of(from.input[i], factor, from.other[i]);
-    cuda::Neighbours<U, kEach> result;
+    cuda::UnitElements<U, kEach> result;
     result.narrow(values);
     result.store(output + unit.row[kOutput] + unit.column, unit.count);
   }

@@ -33,7 +33,7 @@ inline constexpr int kUnit =
 template <class U, class F, int kCount>
 struct Unary {
   static constexpr int kEach = kCount;
-  using Loaded = cuda::Neighbours<Element, kEach>;
+  using Loaded = cuda::UnitElements<Element, kEach>;
 
   const Element* input;
   U* output;
@@ -47,7 +47,7 @@ struct Unary {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) values[i] = from[i];
     function.apply(values);
-    cuda::Neighbours<U, kEach> result;
+    cuda::UnitElements<U, kEach> result;
     result.narrow(values);
     result.store(output + unit.row[kOutput] + unit.column, unit.count);
   }

@@ -12,20 +12,19 @@
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
 #include "cuda/prefix.h"
+#include "cuda/row_share.cuh"
 #include "ops/routing/moe_permute/desc.h"
-#include "ops/routing/row_share.cuh"
 
 namespace planq::moe_permute {
 namespace {
 
 using cuda::kAllLanes;
 using cuda::kWarp;
-using routing::kRows;
-using routing::kThreads;
 using std::int32_t;
 using std::int64_t;
 using std::uint32_t;
 
+constexpr int kThreads = cuda::RowShare::kThreads, kRows = cuda::RowShare::kRows;
 // Ranks whose rows are found at a time, and the words of a row that a thread has under way.
 constexpr int kRanks = 32, kEach = 4;
 
@@ -154,7 +153,7 @@ template <class Order>
 struct MoveArgs {
   Pairs pairs;
   Order order;
-  routing::RowShare share;  // of the tokens
+  cuda::RowShare share;  // of the tokens
   const void* input;
   void* output;
   int64_t input_stride;
@@ -297,7 +296,7 @@ Status launch_words(const Call& call, const Order& order, Bound& bound) {
   const Operands& given = call.operands;
   const int64_t size = storage_bytes(f.input_dtype), bytes = sizeof(Word);
   const int64_t elements = bytes / size;
-  const routing::RowShare share(f.input_shape[0], f.input_shape[1] / elements, kEach, call.device);
+  const cuda::RowShare share(f.input_shape[0], f.input_shape[1] / elements, kEach, call.device);
   const MoveArgs<Order> args = {pairs_of(call),
                                 order,
                                 share,

@@ -32,6 +32,7 @@ inline std::int64_t power_of_two(std::int64_t n) {
 struct Grid {
   std::int64_t blocks = 1;
   dim3 threads{1};
+  int cluster = 1;  // no other is emulated
   int shared_bytes = 0;
 };
 

@@ -58,12 +58,24 @@ inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
 inline std::uint32_t __vmaxu2(std::uint32_t a, std::uint32_t b) {
   return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xFFFFu, b & 0xFFFFu);
 }
+template <class Better>
+std::uint32_t of_signed_halves(std::uint32_t a, std::uint32_t b, const Better& better) {
+  std::uint32_t result = 0;
+  for (unsigned i = 0; i < 32; i += 16) {
+    const auto own = better(static_cast<std::int16_t>(a >> i), static_cast<std::int16_t>(b >> i));
+    result |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(own)) << i;
+  }
+  return result;
+}
+inline std::uint32_t __vmaxs2(std::uint32_t a, std::uint32_t b) {
+  return of_signed_halves(a, b, [](std::int16_t x, std::int16_t y) { return std::max(x, y); });
+}
 inline std::uint32_t __vmins2(std::uint32_t a, std::uint32_t b) {
-  const auto lesser = [&](unsigned by) {
-    return static_cast<std::uint16_t>(
-        std::min(static_cast<std::int16_t>(a >> by), static_cast<std::int16_t>(b >> by)));
-  };
-  return std::uint32_t{lesser(16)} << 16 | lesser(0);
+  return of_signed_halves(a, b, [](std::int16_t x, std::int16_t y) { return std::min(x, y); });
+}
+inline double __hiloint2double(int high, int low) {
+  return std::bit_cast<double>(std::uint64_t{static_cast<std::uint32_t>(high)} << 32 |
+                               static_cast<std::uint32_t>(low));
 }
 inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
@@ -84,6 +96,12 @@ template <class T>
 T atomicMax(T* address, T value) {
   const T before = *address;
   *address = std::max(before, value);
+  return before;
+}
+template <class T>
+T atomicAdd(T* address, T value) {
+  const T before = *address;
+  *address = before + value;
   return before;
 }
 inline std::size_t __cvta_generic_to_shared(const void* address) {
@@ -181,6 +199,7 @@ inline uint4 load_once(const void* address) {
   std::memcpy(&vector, address, sizeof vector);
   return vector;
 }
+inline uint4 load_kept(const void* address) { return load_once(address); }
 template <class T>
 T load_single(const T* address) {
   if (!aligned_to(address, sizeof(T))) std::abort();

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import asdict
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import planq
 from planq.audit.memory import Device, Host
@@ -13,6 +13,7 @@ from planq.audit.ops.activation.activation import cases
 from planq.audit.ops.activation.activation.reference import Problem
 from planq.audit.ops.elementwise.elements import ElementTests, variety
 from planq.audit.reference.formats import Array, Arrays
+from planq.audit.reference.functions import FUNCTIONS
 from planq.audit.runner import Bench
 
 if TYPE_CHECKING:
@@ -26,7 +27,17 @@ def descriptor(problem: Problem) -> planq.ActivationDescriptor:
 
 
 class ActivationTests(ElementTests):
-    """`activation` against its NumPy reference."""
+    """`activation` against its NumPy reference.
+
+    Attributes:
+        functions: Those of its functions that are elementary, each as a problem of so many numbers.
+    """
+
+    functions: ClassVar = {
+        name: lambda count, name=name: Problem((count,), name, input_dtype="float32")
+        for name in cases.FUNCTIONS
+        if name in FUNCTIONS
+    }
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import asdict
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import planq
 from planq.audit.memory import Device, Host
@@ -26,7 +26,16 @@ def descriptor(problem: Problem) -> planq.UnaryDescriptor:
 
 
 class UnaryTests(ElementTests):
-    """`unary` against its NumPy reference."""
+    """`unary` against its NumPy reference.
+
+    Attributes:
+        functions: Each elementary function, as a problem of so many numbers.
+    """
+
+    functions: ClassVar = {
+        name: lambda count, name=name: Problem((count,), name, "float32", "float32")
+        for name in cases.FUNCTIONS
+    }
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""

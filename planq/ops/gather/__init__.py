@@ -1,0 +1,13 @@
+"""The gather family: rows of a table by index, and the index of a row's largest element."""
+
+from planq.ops.gather.argmax import ArgmaxArgs, ArgmaxDescriptor, ArgmaxPlan
+from planq.ops.gather.embedding import EmbeddingArgs, EmbeddingDescriptor, EmbeddingPlan
+
+__all__ = [
+    "ArgmaxArgs",
+    "ArgmaxDescriptor",
+    "ArgmaxPlan",
+    "EmbeddingArgs",
+    "EmbeddingDescriptor",
+    "EmbeddingPlan",
+]

@@ -1,0 +1,37 @@
+// The largest key of neighbours, for one instruction set: see host.cpp. No include guard: see
+// host/instruction_sets.h.
+
+#include "host/convert.h"
+
+namespace planq::host::PLANQ_LEVEL {
+
+// Of elements first to last of a row. The place is looked for only where a chunk has a larger
+// element than those before it.
+template <class T>
+std::int64_t largest_key(const void* row, std::int64_t first, std::int64_t last) {
+  float values[argmax::kChunk];
+  std::int32_t orders[argmax::kChunk];
+  std::int32_t best = std::numeric_limits<std::int32_t>::min();
+  std::int64_t key = argmax::kNoKey;
+  for (std::int64_t at = first; at < last; at += argmax::kChunk) {
+    const std::int64_t count = std::min(argmax::kChunk, last - at);
+    widen<T>(static_cast<const T*>(row) + at, count, values);
+    std::int32_t largest = std::numeric_limits<std::int32_t>::min();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int32_t order = argmax::order_of(values[i]);
+      orders[i] = order;
+      largest = order > largest ? order : largest;
+    }
+    if (largest <= best) continue;
+    best = largest;
+    const auto place = std::find(orders, orders + count, largest) - orders;
+    key = argmax::key_of(best, static_cast<std::uint32_t>(at + place));
+    if (best == argmax::kNanOrder) break;
+  }
+  return key;
+}
+
+template <class T>
+inline constexpr argmax::LargestKey kLargestKey = largest_key<T>;
+
+}  // namespace planq::host::PLANQ_LEVEL

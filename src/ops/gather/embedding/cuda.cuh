@@ -1,0 +1,207 @@
+// embedding on CUDA: lanes of a block share a row, a vector each at a time. Blocks behind those of
+// the rows count the indices that name no row. The file that includes this names the type of the
+// output: see cuda/element.cuh.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/sku.h"
+#include "cuda/element.cuh"
+#include "cuda/launch.cuh"
+#include "ops/gather/embedding/rows.h"
+#include "ops/gather/embedding/table.cuh"
+
+namespace planq::embedding {
+namespace {
+
+using cuda::Element;
+using std::int64_t;
+
+constexpr int kThreads = cuda::RowShare::kThreads;
+// Vectors that a thread has under way, and indices of a thread that counts.
+constexpr int kEach = 4, kCounted = 8;
+// Indices that one block counts: so few that no other is needed, and of more.
+constexpr int64_t kFewIndices = 8192, kIndicesOfBlock = 4096;
+
+// Neighbours of a thread: no operand has more than 16 bytes of them.
+template <DType kTableType>
+constexpr int columns_of() {
+  constexpr int kBytes = kTableType == DType::Float32                             ? 4
+                         : kTableType == DType::Int8 || kTableType == DType::Int4 ? 1
+                                                                                  : 2;
+  return cuda::kVectorBytes / std::max(kBytes, static_cast<int>(sizeof(Element)));
+}
+
+struct GatherArgs {
+  Rows rows;
+  cuda::RowShare share;
+  Table table;
+  Element* output;
+  RealScalar factor;
+  int64_t* invalid;
+  int64_t row_blocks, counters;
+};
+
+__device__ __forceinline__ void count_invalid(const GatherArgs& args) {
+  __shared__ int of_warps[kThreads / cuda::kWarp];
+  const int64_t first = (blockIdx.x - args.row_blocks) * kThreads + threadIdx.x;
+  const int64_t step = args.counters * kThreads;
+  int own = 0;
+#pragma unroll 1
+  for (int64_t i = first; i < args.share.rows; i += kCounted * step) {
+#pragma unroll
+    for (int k = 0; k < kCounted; ++k) {
+      const int64_t at = i + k * step;
+      if (at < args.share.rows &&
+          !args.rows.has(args.rows.index(args.rows.space.offsets(at).at[0])))
+        ++own;
+    }
+  }
+  own = __reduce_add_sync(cuda::kAllLanes, own);
+  if (threadIdx.x % cuda::kWarp == 0) of_warps[threadIdx.x / cuda::kWarp] = own;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  int64_t all = 0;
+  for (const int each : of_warps) all += each;
+  if (args.counters == 1)
+    *args.invalid = all;
+  else if (all > 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(args.invalid),
+              static_cast<unsigned long long>(all));
+}
+
+// Floats rounded to the output's type. What the hardware makes of a NaN is not the canonical one.
+template <int kCount>
+__device__ __forceinline__ cuda::Neighbours<Element, kCount> rounded(
+    const float (&values)[kCount]) {
+  cuda::Neighbours<Element, kCount> made;
+  bool any_nan = false;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) any_nan |= values[i] != values[i];
+  if constexpr (sizeof(Element) == 2 && kCount % 2 == 0) {
+    if (!any_nan) {
+      std::uint32_t pairs[kCount / 2];
+#pragma unroll
+      for (int i = 0; i < kCount; i += 2)
+        pairs[i / 2] = cuda::pair_of(values[i], values[i + 1], Element{});
+      memcpy(made.each, pairs, sizeof pairs);
+      return made;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) made.each[i] = math::narrow<Element>(values[i]);
+  return made;
+}
+
+template <DType kTableType, int kCount>
+__global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ GatherArgs args) {
+  if (blockIdx.x >= args.row_blocks) return count_invalid(args);
+  const cuda::RowShare& share = args.share;
+  const int64_t own = share.first_row() + share.own_row();
+  if (own >= share.rows) return;
+  const auto at = args.rows.space.offsets(own);
+  const int64_t row = args.rows.index(at.at[0]);
+  const bool exists = args.rows.has(row);
+  const float factor = factor_of(args.factor);
+  Element* const output = args.output + at.at[1];
+#pragma unroll 1
+  for (int64_t first = share.first_unit(); first < share.units; first += kEach * share.step()) {
+    Piece<kTableType, kCount> pieces[kEach];
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int64_t unit = first + k * share.step();
+      if (exists && unit < share.units) pieces[k].load(args.table, row, unit * kCount);
+    }
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int64_t unit = first + k * share.step();
+      if (unit >= share.units) break;
+      float values[kCount] = {};
+      if (exists) {
+        pieces[k].widen(args.table, values);
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) values[i] = values[i] * factor;
+      }
+      rounded(values).store(output + unit * kCount);
+    }
+  }
+}
+
+template <DType kTableType, int kCount>
+Status launch_rows(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& given = call.operands;
+  const Rows rows(call);
+  const cuda::RowShare share(rows.size(), f.width() / kCount, kEach, call.device);
+  const int64_t counters = share.rows <= kFewIndices
+                               ? 1
+                               : std::min<int64_t>(cuda::ceil_div(share.rows, kIndicesOfBlock),
+                                                   call.device.multiprocessors);
+  cuda::Grid grid = share.grid();
+  const GatherArgs args = {rows,
+                           share,
+                           Table(call),
+                           static_cast<Element*>(given[kOutput].data),
+                           real_of(given[kFactor], 1),
+                           static_cast<int64_t*>(given[kInvalid].data),
+                           grid.blocks,
+                           counters};
+  grid.blocks += counters;
+  if (counters > 1) PLANQ_TRY(cuda::clear(args.invalid, sizeof *args.invalid, bound));
+  return cuda::launch(gather_rows<kTableType, kCount>, grid, args, bound);
+}
+
+template <DType kTableType>
+Status prepare(const Descriptor&, const Device&, State&) {
+  PLANQ_TRY((cuda::preload(gather_rows<kTableType, columns_of<kTableType>()>)));
+  return cuda::preload(gather_rows<kTableType, 1>);
+}
+
+// Whether rows of the table are whole pieces at aligned addresses, each under one scale.
+template <DType kTableType>
+bool has_whole_pieces(const Call& call) {
+  constexpr int kCount = columns_of<kTableType>();
+  const Fields& f = call.fields<Fields>();
+  if (f.group() % kCount != 0 || f.width() % kCount != 0) return false;
+  constexpr int kCodesOfByte = kTableType == DType::Int4 ? 2 : 1;
+  const int64_t size = storage_bytes(kTableType);
+  return cuda::has_whole_words(call.operands[kTable], f.width() / kCodesOfByte * size, size,
+                               static_cast<int>(kCount / kCodesOfByte * size));
+}
+
+template <DType kTableType>
+Status bind(const Call& call, Bound& bound) {
+  constexpr int kCount = columns_of<kTableType>();
+  constexpr int kSize = sizeof(Element);
+  const bool whole =
+      has_whole_pieces<kTableType>(call) &&
+      cuda::has_whole_words(call.operands[kOutput], call.fields<Fields>().width() * kSize, kSize,
+                            kCount * kSize);
+  return whole ? launch_rows<kTableType, kCount>(call, bound)
+               : launch_rows<kTableType, 1>(call, bound);
+}
+
+template <DType kTableType>
+constexpr Kernel make_kernel() {
+  return {.op = "embedding",
+          .body = "rows",
+          .dtypes = kDTypes<kTableType, cuda::kElement>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {80, kLastArch},
+          .rank = 0,
+          .guarantee = kGuarantee,
+          .rejects = rejects<kTableType, cuda::kElement>,
+          .workspace = no_workspace,
+          .prepare = prepare<kTableType>,
+          .bind = bind<kTableType>};
+}
+
+constexpr Kernel kKernels[] = {make_kernel<DType::Float16>(), make_kernel<DType::BFloat16>(),
+                               make_kernel<DType::Float32>(), make_kernel<DType::Int8>(),
+                               make_kernel<DType::Int4>()};
+
+}  // namespace
+}  // namespace planq::embedding
