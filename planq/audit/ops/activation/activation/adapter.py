@@ -34,7 +34,9 @@ class ActivationTests(ElementTests):
     """
 
     functions: ClassVar = {
-        name: lambda count, name=name: Problem((count,), name, input_dtype="float32")
+        name: lambda count, name=name: Problem(
+            (count,), name, False, "halves", "float32", "float32"
+        )
         for name in cases.FUNCTIONS
         if name in FUNCTIONS
     }
