@@ -78,6 +78,7 @@ def test_the_operators_that_come_from_elsewhere_are_all_named() -> None:
     own = {
         *("linear_fp8", "linear_mixed", "linear_w8a8_dynamic", "linear_llm_int8", "matmul"),
         *("grouped_linear", "moe_permute", "moe_unpermute", "llm_int8_quantize", "code_sum"),
+        *("activation", "add", "unary"),
         *("pack_weight_4bit", "norm", "square_sum", "dynamic_range_quantize"),
         *("quantize_backward", "dequantize_backward", "fake_quantize_backward"),
         *("argmax", "embedding"),

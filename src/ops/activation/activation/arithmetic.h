@@ -1,6 +1,8 @@
 // The functions of activations, and where the elements that they are computed of lie.
 #pragma once
 
+#include <cstddef>
+
 #include "math/functions.h"
 #include "ops/activation/activation/desc.h"
 

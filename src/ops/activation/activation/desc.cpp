@@ -1,5 +1,7 @@
 #include "ops/activation/activation/desc.h"
 
+#include <string>
+
 #include "core/checks.h"
 #include "core/rows.h"
 

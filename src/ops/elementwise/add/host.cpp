@@ -1,6 +1,7 @@
 // add on the host: chunks are widened, added and narrowed.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/sku.h"
