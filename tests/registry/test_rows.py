@@ -29,6 +29,8 @@ MOST_CASES, MOST_ELEMENTS = 12, 1 << 16
 # Operators whose operands are lists: of entries, in the order of a matrix, of tensors, of rows that
 # are named by their numbers, or of where experts' rows begin.
 LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear"}
+# Outputs that are no row's: they count something of all rows.
+COUNTS = {"invalid"}
 S = planq.Scope
 
 
@@ -104,6 +106,7 @@ def differs(rows: Rows, inputs: dict[str, Array], row: int) -> bool:
     return any(
         rows.cut(name, among[name], row).tobytes() != values.tobytes()
         for name, values in alone.items()
+        if name not in COUNTS
     )
 
 

@@ -17,11 +17,8 @@ std::int64_t largest_key(const void* row, std::int64_t first, std::int64_t last)
     const std::int64_t count = std::min(argmax::kChunk, last - at);
     widen<T>(static_cast<const T*>(row) + at, count, values);
     std::int32_t largest = std::numeric_limits<std::int32_t>::min();
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int32_t order = argmax::order_of(values[i]);
-      orders[i] = order;
-      largest = order > largest ? order : largest;
-    }
+    for (std::int64_t i = 0; i < count; ++i) orders[i] = argmax::order_of(values[i]);
+    for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, orders[i]);
     if (largest <= best) continue;
     best = largest;
     const auto place = std::find(orders, orders + count, largest) - orders;

@@ -18,9 +18,9 @@ inline constexpr std::int64_t kNoKey = std::numeric_limits<std::int64_t>::min();
 // In the order of the numbers; both zeros are 0, and every NaN is above infinity.
 PLANQ_HD std::int32_t order_of(float x) {
   const auto bits = math::bit_cast<std::int32_t>(x);
-  const std::int32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return kNanOrder;
-  return bits < 0 ? -magnitude : magnitude;
+  const std::int32_t magnitude = bits & 0x7FFFFFFF, sign = bits >> 31;
+  const std::int32_t order = (magnitude ^ sign) - sign;
+  return magnitude > 0x7F800000 ? kNanOrder : order;
 }
 
 // The element decides, and of equal ones the lower index.

@@ -13,6 +13,7 @@
 #include "host/simd.h"
 #include "host/thread_pool.h"
 #include "math/formats.h"
+#include "math/nibbles.h"
 #include "ops/affine/affine.h"
 #include "ops/gather/embedding/desc.h"
 #include "ops/gather/embedding/rows.h"

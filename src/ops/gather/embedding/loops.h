@@ -17,21 +17,15 @@ inline void widen_bytes(const void* row, std::int64_t first, std::int64_t count,
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(codes[i]);
 }
 
-// `first` is even.
+// `first` is even. Each byte becomes two.
 inline void widen_nibbles(const void* row, std::int64_t first, std::int64_t count,
-                          NibbleOrder order, float* __restrict to) {
+                          NibbleOrder order, float* to) {
   const std::uint8_t* __restrict bytes = static_cast<const std::uint8_t*>(row) + first / 2;
-  const int low = order == NibbleOrder::LowFirst ? 0 : 1;
-  // Two's complement of 4 bits: bit 3 counts -8.
-  const auto value = [](int nibble) { return static_cast<float>((nibble ^ 8) - 8); };
-  for (std::int64_t i = 0; i < count / 2; ++i) {
-    to[2 * i + low] = value(bytes[i] & 15);
-    to[2 * i + 1 - low] = value(bytes[i] >> 4);
-  }
-  if (count % 2 == 1) {
-    const int last = bytes[count / 2];
-    to[count - 1] = value(low == 0 ? last & 15 : last >> 4);
-  }
+  std::uint16_t pairs[embedding::kChunk / 2];
+  for (std::int64_t i = 0; i < (count + 1) / 2; ++i)
+    pairs[i] =
+        math::nibbles_extended(math::neighbours_split(static_cast<std::uint16_t>(bytes[i]), order));
+  widen_bytes(pairs, 0, count, order, to);
 }
 
 inline void multiply_columns(float by, std::int64_t count, float* values) {
