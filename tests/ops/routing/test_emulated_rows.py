@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.routing.moe_permute import cases as permutations
 from planq.audit.ops.routing.moe_unpermute import cases as sums
-from planq.audit.reference.formats import Array, Arrays
+from support.emulated_operands import assert_same, held_by, listed
 from support.emulation import emulated
 
 # All that the operators have, in their order.
@@ -24,65 +23,11 @@ MOST = 31_000  # elements: threads take turns, each until it waits for others
 FEW_PAIRS = 2048
 
 
-class Given(ctypes.Structure):
-    """An operand, as emulated_rows.cpp takes it."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("strides", ctypes.c_int64 * 3),
-        ("rank", ctypes.c_int32),
-    )
-
-
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The kernels, compiled for the host."""
     source = Path(__file__).with_name("emulated_rows.cpp")
     return emulated(source, tmp_path_factory.mktemp("emulated"), "-mfma")
-
-
-def placed(values: Array, past: int) -> Array:
-    """A copy that begins so many elements past a vector, with as many behind each row."""
-    rows = values.shape[:-1] if values.ndim > 1 else ()
-    padded = (*rows, values.shape[-1] + (past if rows else 0))
-    room = np.full((int(np.prod(padded)) + past + 16) * values.itemsize + 16, 0xA5, np.uint8)
-    first = -room.ctypes.data % 16 + past * values.itemsize
-    nbytes = int(np.prod(padded)) * values.itemsize
-    copy = room[first : first + nbytes].view(values.dtype).reshape(padded)[..., : values.shape[-1]]
-    copy[...] = values
-    return copy
-
-
-def given_to(values: Array | None) -> Given:
-    """One operand."""
-    if values is None:
-        return Given()
-    strides = (*(stride // values.itemsize for stride in values.strides), 0, 0)[:3]
-    return Given(values.ctypes.data, (ctypes.c_int64 * 3)(*strides), values.ndim)
-
-
-def held_by(inputs: Arrays, outputs: Arrays, past: int, *, backwards: bool = False) -> Arrays:
-    """Memory of all operands; that of outputs is poisoned. Backwards: the first row comes last."""
-    poison = {name: np.full(v.nbytes, 0xA5, np.uint8).view(v.dtype) for name, v in outputs.items()}
-    every = inputs | {name: poison[name].reshape(v.shape) for name, v in outputs.items()}
-    turned = slice(None, None, -1)
-    return {
-        name: placed(values[turned], past)[turned]
-        if backwards and values.ndim > 1
-        else placed(values, past)
-        for name, values in every.items()
-    }
-
-
-def listed(names: tuple[str, ...], held: Arrays) -> ctypes.Array[Given]:
-    """The operands in the order of the operator."""
-    return (Given * len(names))(*(given_to(held.get(name)) for name in names))
-
-
-def assert_same(held: Arrays, wanted: Arrays, what: str) -> None:
-    """Every output has the bits of the reference."""
-    for name, values in wanted.items():
-        assert np.ascontiguousarray(held[name]).tobytes() == values.tobytes(), f"{what}: {name}"
 
 
 @pytest.mark.parametrize("backwards", [False, True])

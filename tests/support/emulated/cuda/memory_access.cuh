@@ -58,6 +58,13 @@ inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
 inline std::uint32_t __vmaxu2(std::uint32_t a, std::uint32_t b) {
   return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xFFFFu, b & 0xFFFFu);
 }
+inline std::uint32_t __vmins2(std::uint32_t a, std::uint32_t b) {
+  const auto lesser = [&](unsigned by) {
+    return static_cast<std::uint16_t>(
+        std::min(static_cast<std::int16_t>(a >> by), static_cast<std::int16_t>(b >> by)));
+  };
+  return std::uint32_t{lesser(16)} << 16 | lesser(0);
+}
 inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
   std::uint32_t result = 0;
