@@ -73,9 +73,9 @@ bool interleaved(const OperandView& view, const OperandView& other) {
   return gap >= a.above - a.below && gap + b.above - b.below <= a.stride;
 }
 
-// Whether two operands of one shape and type name the same memory, index by index.
+// Whether two operands of one shape name the same memory, index by index: elements of one size do.
 bool is_same(const OperandView& view, const OperandView& other) {
-  bool same = view.data == other.data;
+  bool same = view.data == other.data && bits_of(view.dtype) == bits_of(other.dtype);
   for (int axis = 0; same && axis < view.rank; ++axis)
     same = view.extents[axis] == 1 || view.strides[axis] == other.strides[axis];
   return same;

@@ -3,43 +3,10 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "math/conversions.h"
 #include "math/formats.h"
 
 namespace planq::math {
-
-// narrow() and widen() by one instruction each, where there is one. The instruction has NaNs of its
-// own.
-template <class T>
-PLANQ_HD T narrowed(float value) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(T) == 2) {
-    std::uint16_t bits;
-    if constexpr (std::is_same_v<T, Half>)
-      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    else
-      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return value == value ? T{bits} : narrow<T>(canonical_nan<float>());
-  }
-#endif
-  return narrow<T>(value);
-}
-template <class T>
-PLANQ_HD float widened(T element) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (std::is_same_v<T, Half>) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(element.bits));
-    return value;
-  }
-#endif
-  return widen(element);
-}
-
-// Rounds to an element type on the way.
-template <class T>
-PLANQ_HD float rounded_to(float value) {
-  return widened(narrowed<T>(value));
-}
 
 // The larger and the smaller of two numbers; NaN where one is.
 PLANQ_HD float larger(float a, float b) {
@@ -117,7 +84,7 @@ PLANQ_HD float largest_of() {
   return largest_finite<float>();
 }
 
-PLANQ_HD float at_most(float value, float limit) { return value > limit ? limit : value; }
+PLANQ_HD float capped(float value, float limit) { return value > limit ? limit : value; }
 
 // A span that the element type does not hold has no divisor: its values could not be decoded.
 template <class T>
@@ -125,7 +92,7 @@ PLANQ_HD GroupScale measured_intx(const GroupSpec& spec, float low, float high) 
   const float span = rounded_to<T>(high - low);
   if (!is_finite(span)) return lost_group();
   const float divisor =
-      span == 0.0f ? 1.0f : at_most(rounded_to<T>(spec.highest() / span), largest_of<T>());
+      span == 0.0f ? 1.0f : capped(rounded_to<T>(spec.highest() / span), largest_of<T>());
   return {divisor, low, divisor};
 }
 
@@ -138,14 +105,14 @@ PLANQ_HD GroupScale measured_scale(const GroupSpec& spec, const GroupRange& rang
   const float reach =
       symmetric ? larger(high, -low) : high * 0.5f - low * 0.5f;  // hi - lo could overflow
   const float offset = symmetric ? 0.0f : high * 0.5f + low * 0.5f;
-  const float factor = reach == 0.0f ? 1.0f : at_most(spec.half() / reach, largest_finite<float>());
+  const float factor = reach == 0.0f ? 1.0f : capped(spec.half() / reach, largest_finite<float>());
   return {factor, offset, 1.0f / factor};
 }
 
 PLANQ_HD GroupScale given_scale(const GroupSpec& spec, const GroupPair& stored) {
   if (spec.form == GroupForm::Intx) return {stored.first, stored.second, stored.first};
   const float offset = spec.form == GroupForm::Symmetric ? 0.0f : stored.second;
-  return {at_most(1.0f / stored.first, largest_finite<float>()), offset, stored.first};
+  return {capped(1.0f / stored.first, largest_finite<float>()), offset, stored.first};
 }
 
 // NaN has the code 0.

@@ -39,7 +39,7 @@ struct FakeScale {
 PLANQ_HD FakeScale symmetric_fake(const FakeSpec& spec, float reach) {
   const float half = reach + spec.eps * 0.5f;  // 2 M + eps could overflow
   const float factor =
-      half == 0.0f ? 1.0f : at_most(spec.levels * 0.5f / half, largest_finite<float>());
+      half == 0.0f ? 1.0f : capped(spec.levels * 0.5f / half, largest_finite<float>());
   return {factor, 1.0f / factor, 0.0f, 1.0f, 1.0f};
 }
 
@@ -50,7 +50,7 @@ PLANQ_HD FakeScale asymmetric_fake(const FakeSpec& spec, float low, float high) 
   const float base = low * fold, width = high * fold - base;
   const float measured = (width + spec.eps * fold) / spec.levels;
   const float step = measured == 0.0f ? 1.0f : measured;
-  return {at_most(1.0f / step, largest_finite<float>()), step, base, fold, folded ? 2.0f : 1.0f};
+  return {capped(1.0f / step, largest_finite<float>()), step, base, fold, folded ? 2.0f : 1.0f};
 }
 
 // Of a group with a NaN or an infinity everything is NaN.

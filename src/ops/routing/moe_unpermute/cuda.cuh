@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "core/sku.h"
@@ -13,6 +12,7 @@
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
+#include "cuda/neighbours.cuh"
 #include "ops/routing/moe_unpermute/desc.h"
 #include "ops/routing/row_share.cuh"
 
@@ -20,6 +20,7 @@ namespace planq::moe_unpermute {
 namespace {
 
 using cuda::Element;
+using cuda::Neighbours;
 using routing::kThreads;
 using std::int64_t;
 
@@ -49,37 +50,6 @@ struct SumArgs {
     if (row < 0 || row >= pairs) return kNowhere;
     const auto own = static_cast<std::uint32_t>(row), first = top_k.quotient(own);
     return first * input_token_stride + (own - first * top_k.divisor) * input_stride;
-  }
-};
-
-// Neighbours as they lie in memory: a vector, or elements one by one.
-template <class T, int kCount>
-struct Neighbours {
-  T each[kCount];
-
-  __device__ __forceinline__ void load(const T* from) {
-    if constexpr (kCount * sizeof(T) == cuda::kVectorBytes) {
-      const uint4 vector = *reinterpret_cast<const uint4*>(from);
-      memcpy(each, &vector, sizeof each);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) each[i] = from[i];
-    }
-  }
-  // Of several vectors, or of less than one, as long as the address is aligned to so many bytes.
-  __device__ __forceinline__ void store(T* to) const {
-    constexpr int kBytes = kCount * sizeof(T);
-    if constexpr (kBytes >= cuda::kVectorBytes) {
-      uint4 vectors[kBytes / cuda::kVectorBytes];
-      memcpy(vectors, each, sizeof vectors);
-#pragma unroll
-      for (int i = 0; i < kBytes / cuda::kVectorBytes; ++i)
-        reinterpret_cast<uint4*>(to)[i] = vectors[i];
-    } else {
-      cuda::Word<kBytes> word;
-      memcpy(&word, each, sizeof word);
-      *reinterpret_cast<cuda::Word<kBytes>*>(to) = word;
-    }
   }
 };
 
@@ -122,14 +92,6 @@ __global__ void __launch_bounds__(kThreads) sum_rows(const __grid_constant__ Sum
   }
 }
 
-// Whether every row of an operand is whole words that lie at aligned addresses.
-bool is_whole(const OperandView& view, int64_t width, int64_t size, int bytes) {
-  if (!cuda::aligned_to(view.data, bytes) || width * size % bytes != 0) return false;
-  for (int axis = 0; axis + 1 < view.rank; ++axis)
-    if (view.strides[static_cast<std::size_t>(axis)] * size % bytes != 0) return false;
-  return true;
-}
-
 template <class U, int kCount>
 Status launch_sums(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
@@ -165,8 +127,8 @@ Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const OperandView &input = call.operands[kInput], &output = call.operands[kOutput];
   constexpr int kStored = std::min<int>(kColumns * sizeof(U), cuda::kVectorBytes);
-  const bool whole = is_whole(input, f.width(), sizeof(Element), cuda::kVectorBytes) &&
-                     is_whole(output, f.width(), sizeof(U), kStored);
+  const bool whole = cuda::is_whole(input, f.width(), sizeof(Element), cuda::kVectorBytes) &&
+                     cuda::is_whole(output, f.width(), sizeof(U), kStored);
   return whole ? launch_sums<U, kColumns>(call, bound) : launch_sums<U, 1>(call, bound);
 }
 
