@@ -43,6 +43,7 @@ from planq.ops import (
     codebook,
     group,
     linear,
+    norm,
     optimizer,
     outlier,
     packing,
@@ -55,6 +56,7 @@ from planq.ops.codebook import *
 from planq.ops.group import *
 from planq.ops.linear import *
 from planq.ops.memory import *
+from planq.ops.norm import *
 from planq.ops.optimizer import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
@@ -151,6 +153,7 @@ __all__ += codebook.__all__
 __all__ += group.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__
+__all__ += norm.__all__
 __all__ += optimizer.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
