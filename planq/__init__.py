@@ -46,6 +46,7 @@ from planq.ops import (
     gather,
     group,
     linear,
+    norm,
     optimizer,
     outlier,
     packing,
@@ -61,6 +62,7 @@ from planq.ops.gather import *
 from planq.ops.group import *
 from planq.ops.linear import *
 from planq.ops.memory import *
+from planq.ops.norm import *
 from planq.ops.optimizer import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
@@ -160,6 +162,7 @@ __all__ += gather.__all__
 __all__ += group.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__
+__all__ += norm.__all__
 __all__ += optimizer.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__

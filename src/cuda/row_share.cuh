@@ -1,14 +1,11 @@
 // How thread blocks share rows: a row has some lanes of a block, a warp's at least, and where rows
-// are few and long, those of several blocks, its slices. And what a thread takes of a row at a
-// time: neighbours, as many as lie in a vector.
+// are few and long, those of several blocks, its slices.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "core/device.h"
-#include "core/operands.h"
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
 
@@ -50,48 +47,5 @@ struct RowShare {
   }
   __device__ __forceinline__ std::int64_t step() const { return std::int64_t{slices} * lanes; }
 };
-
-// Neighbours as they lie in memory. The address is aligned to all of their bytes, or to a vector
-// where they have more.
-template <class T, int kCount>
-struct Neighbours {
-  static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  static constexpr int kVectors = (kBytes + kVectorBytes - 1) / kVectorBytes;
-  T each[kCount];
-
-  __device__ __forceinline__ void load(const T* from) {
-    if constexpr (kBytes >= kVectorBytes) {
-      uint4 vectors[kVectors];
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) vectors[i] = reinterpret_cast<const uint4*>(from)[i];
-      memcpy(each, vectors, sizeof each);
-    } else {
-      const Word<kBytes> word = *reinterpret_cast<const Word<kBytes>*>(from);
-      memcpy(each, &word, sizeof each);
-    }
-  }
-  __device__ __forceinline__ void store(T* to) const {
-    if constexpr (kBytes >= kVectorBytes) {
-      uint4 vectors[kVectors];
-      memcpy(vectors, each, sizeof vectors);
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) reinterpret_cast<uint4*>(to)[i] = vectors[i];
-    } else {
-      Word<kBytes> word;
-      memcpy(&word, each, sizeof word);
-      *reinterpret_cast<Word<kBytes>*>(to) = word;
-    }
-  }
-};
-
-// Whether every row of an operand is whole words that lie at aligned addresses. `row_bytes`: of its
-// last axis; `size`: of what strides count.
-inline bool has_whole_words(const OperandView& view, std::int64_t row_bytes, std::int64_t size,
-                            int bytes) {
-  if (!aligned_to(view.data, bytes) || row_bytes % bytes != 0) return false;
-  for (int axis = 0; axis + 1 < view.rank; ++axis)
-    if (view.strides[static_cast<std::size_t>(axis)] * size % bytes != 0) return false;
-  return true;
-}
 
 }  // namespace planq::cuda

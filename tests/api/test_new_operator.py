@@ -71,6 +71,7 @@ FLOORS: dict[str, set[str]] = {
     "group": set(),
     "linear": {"affine", "codebook", "packing"},
     "memory": {"affine"},
+    "norm": set(),
     "optimizer": {"affine", "codebook"},
     "outlier": {"affine"},
     "packing": {"affine"},

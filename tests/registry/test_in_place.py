@@ -65,6 +65,8 @@ def test_outputs_that_may_be_an_input() -> None:
         "multiply": {("output", "input")},
         "unary": {("output", "input")},
         "add": {("output", "input")},
+        "rms_norm": {("output", "input")},
+        "layer_norm": {("output", "input")},
         "min_max": {(name, f"previous_{name}") for name in ("absmax", "minimum", "maximum")},
     } | {name: {("grad_input", "grad_output")} for name in GRADIENTS}
     assert {name: set(found(name)[0]) for name in OPERATORS if found(name)[0]} == expected

@@ -10,6 +10,7 @@
 #include "core/sku.h"
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/row_share.cuh"
 #include "ops/gather/embedding/rows.h"
 #include "ops/gather/embedding/table.cuh"
 

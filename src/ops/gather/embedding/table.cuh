@@ -6,8 +6,8 @@
 
 #include "cuda/divider.cuh"
 #include "cuda/lines.cuh"
+#include "cuda/neighbours.cuh"
 #include "cuda/pairs.cuh"
-#include "cuda/row_share.cuh"
 #include "ops/affine/affine.h"
 #include "ops/gather/embedding/desc.h"
 

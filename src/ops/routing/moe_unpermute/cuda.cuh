@@ -12,6 +12,7 @@
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
+#include "cuda/neighbours.cuh"
 #include "cuda/row_share.cuh"
 #include "ops/routing/moe_unpermute/desc.h"
 

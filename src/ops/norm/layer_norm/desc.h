@@ -1,0 +1,61 @@
+// layer_norm: rows less their mean, divided by their standard deviation, times a weight, plus a
+// bias.
+#pragma once
+
+#include "core/operands.h"
+#include "core/registry.h"
+#include "ops/norm/norm.h"
+
+namespace planq::layer_norm {
+
+struct Fields {
+  Shape shape;
+  DType input_dtype = DType::Unset;
+  DType weight_dtype = DType::Unset;
+  DType output_dtype = DType::Unset;
+  DType residual_dtype = DType::Unset;
+  double weight_offset = 0.0;
+  DType bias_dtype = DType::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+    PLANQ_FIELD(Fields, weight_dtype).required().from("weight.dtype"),
+    PLANQ_FIELD(Fields, output_dtype),
+    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+    PLANQ_FIELD(Fields, weight_offset),
+    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
+};
+
+// Positions in Operands.
+enum Operand : int { kInput, kWeight, kBias, kResidual, kOutput, kEps };
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, "input_dtype", "shape"},
+              {"weight", Role::Input, "weight_dtype", last_of("shape")},
+              {"bias", Role::Input, "bias_dtype", last_of("shape"), is_set("bias_dtype")},
+              {"residual", Role::InOut, "residual_dtype", "shape", is_set("residual_dtype")},
+              tensor("output", Role::Output, "output_dtype", "shape").in_place_of("input"),
+              scalar("eps", Role::Input, DType::Float64)});
+
+inline norm::Norm norm_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& given = call.operands;
+  norm::Norm norm;
+  norm.input = &given[kInput];
+  norm.weight = &given[kWeight];
+  norm.bias = f.bias_dtype == DType::Unset ? nullptr : &given[kBias];
+  norm.residual = f.residual_dtype == DType::Unset ? nullptr : &given[kResidual];
+  norm.output = &given[kOutput];
+  norm.weight_dtype = f.weight_dtype;
+  norm.bias_dtype = f.bias_dtype;
+  norm.residual_dtype = f.residual_dtype;
+  norm.output_dtype = f.output_dtype;
+  norm.eps = real_of(given[kEps]);
+  norm.weight_offset = static_cast<float>(f.weight_offset);
+  norm.centred = true;
+  norm::lay_out(norm, f.shape);
+  return norm;
+}
+
+}  // namespace planq::layer_norm

@@ -1,0 +1,17 @@
+#include "ops/norm/rms_norm/desc.h"
+
+#include "core/rows.h"
+
+namespace planq::rms_norm {
+
+namespace {
+
+Fault resolve(Descriptor& descriptor) { return norm::resolve(descriptor.as<Fields>()); }
+
+}  // namespace
+
+extern const KernelTables kTables;
+extern const Operator kOperator;
+const Operator kOperator = {"rms_norm", kFields, kOperands, resolve, rows::apart, kTables};
+
+}  // namespace planq::rms_norm

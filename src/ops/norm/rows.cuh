@@ -1,0 +1,440 @@
+// Norms of rows on CUDA. A row is held in the registers of a team of threads, as vectors: those of
+// a warp where rows are short and many, else those of a block. Rows that do not lie as vectors, or
+// are longer, are read again for each pass by single elements. Either way a sum has the bits of
+// math/tree_sum.h, since threads hold aligned parts of its list. The file that includes this names
+// the type of the input: see cuda/element.cuh.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/divider.cuh"
+#include "cuda/element.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/neighbours.cuh"
+#include "cuda/tree_sum.cuh"
+#include "ops/norm/arithmetic.h"
+#include "ops/norm/norm.h"
+
+namespace planq::norm {
+namespace {
+
+using cuda::Element;
+using cuda::kWarp;
+using std::int64_t;
+
+// Neighbours that a thread holds: a vector of the input.
+constexpr int kEach = cuda::kVectorBytes / static_cast<int>(sizeof(Element));
+constexpr int kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
+// Of a block whose warps have a row each, and of one that reads single elements.
+constexpr int kFewThreads = 256, kFewWarps = kFewThreads / kWarp;
+// Elements that a thread of a block holds at most, and the longest row that is held.
+constexpr int kMostHeld = 16, kLongestHeld = kMostHeld * kMostThreads;
+constexpr int kBlockPasses = kMostHeld / kEach, kWarpPasses = 2;
+
+struct RowArgs {
+  IndexSpaceOf<kElementOperands> layout;
+  const Element* input;
+  const void *weight, *bias;  // bias null: there is none
+  void *residual, *output;    // residual null: there is none
+  RealScalar eps;
+  int64_t rows;
+  int length, lanes;  // of a row: elements, and threads that hold them
+  float weight_offset;
+  DType weight_dtype, bias_dtype, residual_dtype, output_dtype;
+  bool round_before_weight;
+};
+
+// Calls visit(a number of the stored type) for one of kTypes.
+template <class Visit>
+__device__ __forceinline__ void with_type(DType type, const Visit& visit) {
+  if (type == DType::BFloat16)
+    visit(math::Bfloat16{});
+  else if (type == DType::Float16)
+    visit(math::Half{});
+  else
+    visit(float{});
+}
+
+// --- Sums ----------------------------------------------------------------------------------------
+
+// The sum over a team of `lanes` threads, for each of them: a warp, or a whole block, whose warps
+// leave theirs in `shared`. Thread t has the part behind that of thread t - 1, in each pass.
+template <int kPasses>
+__device__ __forceinline__ float team_sum(float (&passes)[kPasses], int lanes,
+                                          float (&shared)[kPasses][kMostWarps]) {
+  const cuda::AddNeighbours join;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p) passes[p] = cuda::join_lanes(passes[p], join);
+  if (lanes > kWarp) {
+    if (lane == 0)
+#pragma unroll
+      for (int p = 0; p < kPasses; ++p) shared[p][warp] = passes[p];
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      const float other = lane < lanes / kWarp ? shared[p][lane] : math::kNoTerm;
+      passes[p] = cuda::join_lanes(other, join);
+    }
+  }
+  return cuda::join_neighbours(passes, join);
+}
+
+// --- Rows that are held --------------------------------------------------------------------------
+
+// The columns of one thread: kPasses times kEach neighbours. The team's are consecutive in a pass.
+template <int kPasses>
+struct HeldColumns {
+  int first, step, length;
+
+  __device__ __forceinline__ HeldColumns(const RowArgs& args)
+      : first(static_cast<int>(threadIdx.x) % args.lanes * kEach),
+        step(args.lanes * kEach),
+        length(args.length) {}
+  __device__ __forceinline__ HeldColumns(int first, int step, int length)
+      : first(first), step(step), length(length) {}
+  __device__ __forceinline__ HeldColumns<1> pass(int p) const { return {at(p), step, length}; }
+  __device__ __forceinline__ int at(int pass) const { return first + pass * step; }
+  __device__ __forceinline__ bool has(int pass) const { return at(pass) < length; }
+};
+
+// Everything is under way before the first of it is looked at.
+template <class T, int kPasses>
+__device__ __forceinline__ void read_columns(const T* from, const HeldColumns<kPasses>& columns,
+                                             float (&to)[kPasses][kEach]) {
+  cuda::Neighbours<T, kEach> read[kPasses];
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p)
+    if (columns.has(p)) read[p].load(from + columns.at(p));
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p)
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+      to[p][i] = columns.has(p) ? math::widened(read[p].each[i]) : math::kNoTerm;
+}
+template <class T, int kPasses>
+__device__ __forceinline__ void write_columns(const float (&from)[kPasses][kEach],
+                                              const HeldColumns<kPasses>& columns, T* to) {
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p) {
+    if (!columns.has(p)) continue;
+    cuda::Neighbours<T, kEach> rounded;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) rounded.each[i] = math::narrowed<T>(from[p][i]);
+    rounded.store(to + columns.at(p));
+  }
+}
+
+// What becomes of a row of results that a team holds: it is stored. Other ends of the kernel have
+// the same function.
+struct StoreFloats {
+  template <int kPasses>
+  static __device__ __forceinline__ void finish(const RowArgs& args, int64_t offset,
+                                                const HeldColumns<kPasses>& columns,
+                                                const float (&y)[kPasses][kEach]) {
+    with_type(args.output_dtype, [&](auto type) {
+      write_columns(y, columns, static_cast<decltype(type)*>(args.output) + offset);
+    });
+  }
+};
+
+// The row, with the residual added and stored.
+template <int kPasses>
+__device__ __forceinline__ void read_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
+                                         const HeldColumns<kPasses>& columns,
+                                         float (&x)[kPasses][kEach]) {
+  read_columns(args.input + at.at[kInputPlace], columns, x);
+  if (args.residual) {
+    with_type(args.residual_dtype, [&](auto type) {
+      using T = decltype(type);
+      T* const residual = static_cast<T*>(args.residual) + at.at[kResidualPlace];
+      float other[kPasses][kEach];
+      read_columns(static_cast<const T*>(residual), columns, other);
+#pragma unroll
+      for (int p = 0; p < kPasses; ++p)
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) x[p][i] = math::rounded_to<T>(x[p][i] + other[p][i]);
+      write_columns(x, columns, residual);
+    });
+  }
+}
+
+// What each column of a pass is multiplied by.
+__device__ __forceinline__ void read_weights(const RowArgs& args, const HeldColumns<1>& columns,
+                                             float (&w)[1][kEach]) {
+  with_type(args.weight_dtype, [&](auto type) {
+    read_columns(static_cast<const decltype(type)*>(args.weight), columns, w);
+  });
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) w[0][i] = w[0][i] + args.weight_offset;
+}
+
+// Whether weights are read beside the row, not behind the sums: it takes registers.
+template <int kPasses>
+constexpr bool kReadsEarly = kPasses == 1;
+
+// The sum of term(element) over a row.
+template <int kPasses, class Term>
+__device__ __forceinline__ float held_sum(const RowArgs& args, const HeldColumns<kPasses>& columns,
+                                          const float (&x)[kPasses][kEach],
+                                          float (&shared)[kPasses][kMostWarps], const Term& term) {
+  float passes[kPasses];
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p) {
+    float terms[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) terms[i] = columns.has(p) ? term(x[p][i]) : math::kNoTerm;
+    passes[p] = cuda::join_neighbours(terms, cuda::AddNeighbours{});
+  }
+  return math::filled_sum(team_sum(passes, args.lanes, shared), args.length);
+}
+
+// One pass of a row: distances from the mean, divided and multiplied by the weight.
+template <bool kCentred, int kPasses>
+__device__ __forceinline__ void scale_pass(const RowArgs& args, const HeldColumns<1>& columns,
+                                           float mean, float factor, float (&x)[kEach],
+                                           float (&w)[1][kEach]) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) x[i] = math::normalized(x[i], mean, factor);
+  if (!kCentred && args.round_before_weight) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[i] = math::rounded_to<Element>(x[i]);
+  }
+  if constexpr (!kReadsEarly<kPasses>) read_weights(args, columns, w);
+  if (kCentred && args.bias) {
+    float bias[1][kEach];
+    with_type(args.bias_dtype, [&](auto type) {
+      read_columns(static_cast<const decltype(type)*>(args.bias), columns, bias);
+    });
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[i] = __fmaf_rn(x[i], w[0][i], bias[0][i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[i] = x[i] * w[0][i];
+  }
+}
+
+template <bool kCentred, int kPasses, int kThreads, class End>
+__global__ void __launch_bounds__(kThreads, kThreads == kFewThreads ? 3 : 1)
+    normalize_held(const __grid_constant__ RowArgs args) {
+  __shared__ float shared[2][kPasses][kMostWarps];
+  const HeldColumns<kPasses> columns(args);
+  const int teams = static_cast<int>(blockDim.x) / args.lanes;
+  const int team = static_cast<int>(threadIdx.x) / args.lanes;
+#pragma unroll 1
+  for (int64_t row = int64_t{blockIdx.x} * teams + team; row < args.rows;
+       row += int64_t{gridDim.x} * teams) {
+    const auto at = args.layout.offsets(row);
+    float x[kPasses][kEach], w[1][kEach], mean = 0;
+    read_row(args, at, columns, x);
+    if constexpr (kReadsEarly<kPasses>) read_weights(args, columns.pass(0), w);
+    const auto eps = static_cast<float>(args.eps.get());
+    if constexpr (kCentred)
+      mean = held_sum(args, columns, x, shared[0], [](float own) { return own; }) /
+             static_cast<float>(args.length);
+    const float squares = held_sum(args, columns, x, shared[1],
+                                   [&](float own) { return math::squared_distance(own, mean); });
+    const float factor = math::norm_factor(squares, args.length, eps);
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p)
+      scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, x[p], w);
+    End::finish(args, at.at[kOutputPlace], columns, x);
+    if (args.lanes > kWarp) __syncthreads();  // the sums have been read
+  }
+}
+
+// --- Rows anywhere -------------------------------------------------------------------------------
+
+// A warp sums 32 neighbours at a time.
+constexpr int kMostRuns = static_cast<int>(kMaxLength) / kWarp;
+
+__device__ __forceinline__ float element_of(const void* from, DType type, int64_t place) {
+  float element = 0;
+  with_type(type, [&](auto own) {
+    element = math::widened(static_cast<const decltype(own)*>(from)[place]);
+  });
+  return element;
+}
+
+// A row by the elements of one thread: those whose columns are its number plus multiples of the
+// block's threads. So what it has stored it reads again without a barrier.
+struct ScatteredRow {
+  const RowArgs& args;
+  const OffsetsOf<kElementOperands> at;
+
+  __device__ __forceinline__ float operator()(int column) const {
+    if (args.residual)
+      return element_of(args.residual, args.residual_dtype, at.at[kResidualPlace] + column);
+    return math::widened(args.input[at.at[kInputPlace] + column]);
+  }
+  __device__ __forceinline__ void add_residual() const {
+    with_type(args.residual_dtype, [&](auto type) {
+      using T = decltype(type);
+      const Element* const input = args.input + at.at[kInputPlace];
+      T* const residual = static_cast<T*>(args.residual) + at.at[kResidualPlace];
+#pragma unroll 4
+      for (int i = static_cast<int>(threadIdx.x); i < args.length; i += kFewThreads)
+        residual[i] = math::narrowed<T>(math::widened(input[i]) + math::widened(residual[i]));
+    });
+  }
+  // The sum of term(element).
+  template <class Term>
+  __device__ __forceinline__ float sum(float (&runs)[kMostRuns], float (&warps)[1][kMostWarps],
+                                       const Term& term) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int count = (args.length + kWarp - 1) / kWarp;
+#pragma unroll 4
+    for (int run = static_cast<int>(threadIdx.x) / kWarp; run < count; run += kFewWarps) {
+      const int column = run * kWarp + lane;
+      const float own = column < args.length ? term((*this)(column)) : math::kNoTerm;
+      const float joined = cuda::join_lanes(own, cuda::AddNeighbours{});
+      if (lane == 0) runs[run] = joined;
+    }
+    __syncthreads();
+    constexpr int kOwn = kMostRuns / kFewThreads;
+    float own[kOwn];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const int run = static_cast<int>(threadIdx.x) * kOwn + i;
+      own[i] = run < count ? runs[run] : math::kNoTerm;
+    }
+    float part[1] = {cuda::join_neighbours(own, cuda::AddNeighbours{})};
+    const float joined = team_sum(part, kFewThreads, warps);
+    __syncthreads();  // the runs and the warps' sums have been read
+    return math::filled_sum(joined, args.length);
+  }
+  __device__ __forceinline__ float result(int column, float mean, float factor) const {
+    float t = math::normalized((*this)(column), mean, factor);
+    if (args.round_before_weight) t = math::rounded_to<Element>(t);
+    const float w = element_of(args.weight, args.weight_dtype, column) + args.weight_offset;
+    if (!args.bias) return t * w;
+    return __fmaf_rn(t, w, element_of(args.bias, args.bias_dtype, column));
+  }
+};
+
+template <bool kCentred>
+__global__ void __launch_bounds__(kFewThreads)
+    normalize_scattered(const __grid_constant__ RowArgs args) {
+  __shared__ float runs[kMostRuns], warps[1][kMostWarps];
+#pragma unroll 1
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const ScatteredRow own = {args, args.layout.offsets(row)};
+    if (args.residual) own.add_residual();
+    float mean = 0;
+    if constexpr (kCentred)
+      mean = own.sum(runs, warps, [](float x) { return x; }) / static_cast<float>(args.length);
+    const float squares =
+        own.sum(runs, warps, [&](float x) { return math::squared_distance(x, mean); });
+    const float factor =
+        math::norm_factor(squares, args.length, static_cast<float>(args.eps.get()));
+    with_type(args.output_dtype, [&](auto type) {
+      using T = decltype(type);
+      T* const output = static_cast<T*>(args.output) + own.at.at[kOutputPlace];
+#pragma unroll 4
+      for (int i = static_cast<int>(threadIdx.x); i < args.length; i += kFewThreads)
+        output[i] = math::narrowed<T>(own.result(i, mean, factor));
+    });
+  }
+}
+
+// --- From a call to a launch ---------------------------------------------------------------------
+
+using NormKernel = void (*)(RowArgs);
+
+// By the logarithm of the passes.
+template <bool kCentred>
+constexpr NormKernel kOfWarps[] = {normalize_held<kCentred, 1, kFewThreads, StoreFloats>,
+                                   normalize_held<kCentred, 2, kFewThreads, StoreFloats>};
+template <bool kCentred>
+constexpr NormKernel kOfBlocks[] = {
+    normalize_held<kCentred, 1, kMostThreads, StoreFloats>,
+    normalize_held<kCentred, 2, kMostThreads, StoreFloats>,
+    normalize_held<kCentred, kBlockPasses, kMostThreads, StoreFloats>};
+
+template <bool kCentred>
+Status preload_norms() {
+  for (const NormKernel kernel : kOfWarps<kCentred>) PLANQ_TRY(cuda::preload(kernel));
+  for (const NormKernel kernel : kOfBlocks<kCentred>) PLANQ_TRY(cuda::preload(kernel));
+  return cuda::preload(normalize_scattered<kCentred>);
+}
+
+// Which threads hold rows.
+struct Team {
+  NormKernel kernel;
+  int lanes, teams;  // threads of a row, rows of a block
+};
+
+template <bool kCentred>
+Team team_of(const Norm& norm, const Device& device) {
+  const int64_t vectors = norm.length() / kEach, multiprocessors = device.multiprocessors;
+  const bool few = norm.rows <= 2 * multiprocessors;
+  if (vectors <= kWarp || (!few && vectors <= kWarpPasses * kWarp)) {
+    int passes_log2 = 0;
+    while (vectors > int64_t{kWarp} << passes_log2) ++passes_log2;
+    const int64_t wanted = norm.rows / (4 * std::max<int64_t>(multiprocessors, 1));
+    return {kOfWarps<kCentred>[passes_log2], kWarp,
+            static_cast<int>(std::clamp<int64_t>(wanted, 1, kFewWarps))};
+  }
+  // Few rows: as many threads as there are; many: more bytes under way for each.
+  int passes_log2 = few ? 0 : kBlockPasses == 2 ? 1 : 2;
+  const auto lanes = [&] { return cuda::power_of_two(cuda::ceil_div(vectors, 1 << passes_log2)); };
+  while (lanes() > kMostThreads) ++passes_log2;
+  return {kOfBlocks<kCentred>[passes_log2], static_cast<int>(std::max<int64_t>(lanes(), kWarp)), 1};
+}
+
+// Whether threads can hold the rows, which then are whole vectors.
+bool is_held(const Norm& norm) {
+  const int64_t length = norm.length();
+  if (length % kEach != 0 || length > kLongestHeld) return false;
+  const auto whole = [&](const OperandView* view, DType type) {
+    if (!view) return true;
+    const int size = type == DType::Float32 ? 4 : 2;
+    return cuda::has_whole_words(*view, length * size, size,
+                                 std::min(kEach * size, cuda::kVectorBytes));
+  };
+  return whole(norm.input, cuda::kElement) && whole(norm.weight, norm.weight_dtype) &&
+         whole(norm.bias, norm.bias_dtype) && whole(norm.residual, norm.residual_dtype) &&
+         whole(norm.output, norm.output_dtype);
+}
+
+RowArgs arguments_of(const Norm& norm, int lanes) {
+  const auto data = [](const OperandView* view) { return view ? view->data : nullptr; };
+  return {.layout = norm.layout.rows,
+          .input = static_cast<const Element*>(norm.input->data),
+          .weight = norm.weight->data,
+          .bias = data(norm.bias),
+          .residual = data(norm.residual),
+          .output = norm.output->data,
+          .eps = norm.eps,
+          .rows = norm.rows,
+          .length = static_cast<int>(norm.length()),
+          .lanes = lanes,
+          .weight_offset = norm.weight_offset,
+          .weight_dtype = norm.weight_dtype,
+          .bias_dtype = norm.bias_dtype,
+          .residual_dtype = norm.residual_dtype,
+          .output_dtype = norm.output_dtype,
+          .round_before_weight = norm.round_before_weight};
+}
+
+template <bool kCentred>
+Status launch_norm(const Norm& norm, const Device& device, Bound& bound) {
+  if (norm.rows == 0) return Status::success();
+  if (!is_held(norm)) {
+    const cuda::Grid grid = {.blocks = std::min(norm.rows, cuda::kMaxIndex),
+                             .threads = dim3(kFewThreads)};
+    return cuda::launch(normalize_scattered<kCentred>, grid, arguments_of(norm, kFewThreads),
+                        bound);
+  }
+  const Team team = team_of<kCentred>(norm, device);
+  const cuda::Grid grid = {
+      .blocks = std::min(cuda::ceil_div(norm.rows, team.teams), cuda::kMaxIndex),
+      .threads = dim3(static_cast<unsigned>(team.lanes * team.teams))};
+  return cuda::launch(team.kernel, grid, arguments_of(norm, team.lanes), bound);
+}
+
+}  // namespace
+}  // namespace planq::norm

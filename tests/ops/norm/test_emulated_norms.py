@@ -1,0 +1,82 @@
+"""The CUDA kernels of the family, run on a processor."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planq.audit.operators import expected, inputs_of
+from planq.audit.ops.norm.adapter import NormTests
+from planq.audit.ops.norm.layer_norm.adapter import TESTS as LAYER
+from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS
+from support.emulated_operands import assert_same, held_by, listed
+from support.emulation import emulated
+
+# All that the operators have, in their order.
+RMS_OPERANDS = ("input", "weight", "residual", "output", "eps")
+LAYER_OPERANDS = ("input", "weight", "bias", "residual", "output", "eps")
+ELEMENTS = {"bfloat16": "BFloat16", "float32": "Float32"}
+NUMBERS = {None: 0, "float16": 1, "bfloat16": 2, "float32": 3}
+# Elements: threads take turns, each until it waits for others. The longest row that is held, and
+# the longest of all, are cases of their own.
+MOST = 10_000
+LONG = (16384, 65536)
+
+
+@pytest.fixture(scope="module", params=ELEMENTS)
+def kernels(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, ctypes.CDLL]:
+    """An input type, and its kernels, compiled for the host."""
+    source, folder = Path(__file__).with_name("emulated_norms.cpp"), tmp_path_factory.mktemp("own")
+    flags = ("-mfma", f"-DPLANQ_ELEMENT={ELEMENTS[request.param]}")
+    support = f"-I{Path(__file__).parents[2] / 'support'}"
+    return request.param, emulated(source, folder, *flags, support)
+
+
+def chosen(tests: NormTests, dtype: str, past: int) -> Iterator[Any]:
+    """Cases of an input type, as many long ones as there is time for."""
+    every = (*tests.cases(), *tests.empty_cases())
+    own = [case for case in every if case.problem.input_dtype == dtype]
+    yield from [case for case in own if case.size <= MOST][past % 2 :: 2]
+    for length in LONG:
+        yield next(c for c in own if c.problem.shape[-1] == length and c.size <= 65536)
+
+
+def call(kernels: ctypes.CDLL, tests: NormTests, p: Any, held: Any, multiprocessors: int) -> None:
+    """Runs the kernel that the library would, on a GPU of so many multiprocessors."""
+    rows, length = held["input"].size // p.shape[-1], p.shape[-1]
+    types = [NUMBERS[each] for each in (p.weight_dtype, p.output_dtype, p.residual_dtype)]
+    given = (
+        *(ctypes.c_int64(rows), ctypes.c_int64(length), (ctypes.c_int * 3)(*types)),
+        ctypes.c_double(p.weight_offset),
+    )
+    if tests is RMS:
+        last = (p.round_before_weight, multiprocessors, listed(RMS_OPERANDS, held))
+        kernels.rms_norm(*given, *last)
+    else:
+        last = (NUMBERS[p.bias_dtype], multiprocessors, listed(LAYER_OPERANDS, held))
+        kernels.layer_norm(*given, *last)
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 1000])
+@pytest.mark.parametrize("past", [0, 1, 4])
+@pytest.mark.parametrize("tests", [RMS, LAYER], ids=["rms_norm", "layer_norm"])
+def test_rows_have_the_bits_of_the_reference(
+    kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int, multiprocessors: int
+) -> None:
+    """Held by warps and blocks, few and many, and by single elements where they do not lie so."""
+    for case in chosen(tests, kernels[0], past):
+        p, wanted, given = case.problem, expected(case), inputs_of(case)
+        folded = {
+            name: values.reshape((-1, p.shape[-1]) if values.ndim > 1 else -1)
+            for name, values in given.items()
+        }
+        output = wanted["output"].reshape(-1, p.shape[-1])
+        held = held_by(folded, {"output": output}, past, backwards=past == 1)
+        call(kernels[1], tests, p, held, multiprocessors)
+        assert_same(held, wanted, f"{case.id}, past={past}")
