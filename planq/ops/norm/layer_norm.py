@@ -71,7 +71,7 @@ class LayerNormDescriptor(Descriptor):
     weight_dtype: DTypeField
     output_dtype: DTypeField = None
     residual_dtype: DTypeField = None
-    weight_offset: float = 0.0
+    weight_offset: float = 0
     bias_dtype: DTypeField = None
 
 

@@ -18,14 +18,14 @@ from planq.audit.ops.norm.layer_norm.adapter import TESTS as LAYER
 from planq.audit.ops.norm.rms_norm import reference as rms
 from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS
 from planq.audit.reference import inputs
-from planq.audit.reference.formats import Array, bits
+from planq.audit.reference.formats import FLOATS, Array, bits
 
 F32 = np.float32
 BF16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = ("float16", "bfloat16", "float32")
 BOTH = ((RMS, rms.Problem), (LAYER, layer.Problem))
 both = pytest.mark.parametrize(("tests", "problem"), BOTH, ids=["rms_norm", "layer_norm"])
-# The half unit of the output's type, and the error of float32 arithmetic with sums of 16 levels.
+# Half a unit of the output's type, and the error of float32 arithmetic with sums of 16 levels.
 UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 0.0}
 ARITHMETIC = 32 * 2.0**-24
 
@@ -84,7 +84,7 @@ def test_rms_norm_of_torch(dtype: str) -> None:
     x, w = (torch.from_numpy(given[name].astype(np.float64)) for name in ("input", "weight"))
     theirs = torch.nn.functional.rms_norm(x, (1111,), w, 1e-6).numpy()
     ours = RMS.run(p, given)["output"].astype(np.float64)
-    tiny = float(ml_dtypes.finfo(given["input"].dtype).smallest_subnormal)
+    tiny = FLOATS[dtype].smallest_normal * 2.0 ** (1 - FLOATS[dtype].precision)
     assert (np.abs(ours - theirs) <= (UNITS[dtype] + ARITHMETIC) * np.abs(theirs) + tiny).all()
 
 
@@ -202,7 +202,7 @@ def test_in_place(tests: NormTests, problem: Any, output_dtype: str) -> None:
     wanted = tests.run(p, given)["output"]
     desc = tests.descriptor(p)
     memory = given["input"].copy()
-    args = {name: values for name, values in given.items() if name != "eps"}
+    args: dict[str, Any] = {name: values for name, values in given.items() if name != "eps"}
     args |= {"input": memory, "output": memory.view(wanted.dtype), "eps": 1e-6}
     kind = planq.RmsNormArgs if tests is RMS else planq.LayerNormArgs
     planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, kind(**args))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import planq
 from planq.audit.ops.norm.adapter import NormTests
 from planq.audit.ops.norm.layer_norm.reference import Problem, layer_norm
 
-OTHERS = (
+OTHERS: tuple[dict[str, Any], ...] = (
     {},
     {"bias_dtype": "float32"},
     {"bias_dtype": "bfloat16", "weight_offset": 1.0},
