@@ -50,6 +50,7 @@ from planq.ops import (
     optimizer,
     outlier,
     packing,
+    position,
     routing,
     statistics,
 )
@@ -66,6 +67,7 @@ from planq.ops.norm import *
 from planq.ops.optimizer import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
+from planq.ops.position import *
 from planq.ops.routing import *
 from planq.ops.statistics import *
 from planq.plan import Plan, Status
@@ -166,6 +168,7 @@ __all__ += norm.__all__
 __all__ += optimizer.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
+__all__ += position.__all__
 __all__ += routing.__all__
 __all__ += statistics.__all__
 

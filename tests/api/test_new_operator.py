@@ -75,6 +75,7 @@ FLOORS: dict[str, set[str]] = {
     "optimizer": {"affine", "codebook"},
     "outlier": {"affine"},
     "packing": {"affine"},
+    "position": {"norm"},
     "routing": set(),
     "statistics": set(),
 }
