@@ -45,6 +45,7 @@ from planq.ops import (
     elementwise,
     gather,
     group,
+    kv_cache,
     linear,
     norm,
     optimizer,
@@ -61,6 +62,7 @@ from planq.ops.codebook import *
 from planq.ops.elementwise import *
 from planq.ops.gather import *
 from planq.ops.group import *
+from planq.ops.kv_cache import *
 from planq.ops.linear import *
 from planq.ops.memory import *
 from planq.ops.norm import *
@@ -162,6 +164,7 @@ __all__ += codebook.__all__
 __all__ += elementwise.__all__
 __all__ += gather.__all__
 __all__ += group.__all__
+__all__ += kv_cache.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__
 __all__ += norm.__all__

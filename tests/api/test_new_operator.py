@@ -69,6 +69,7 @@ FLOORS: dict[str, set[str]] = {
     "elementwise": set(),
     "gather": {"affine"},
     "group": set(),
+    "kv_cache": {"affine"},
     "linear": {"affine", "codebook", "packing"},
     "memory": {"affine"},
     "norm": set(),

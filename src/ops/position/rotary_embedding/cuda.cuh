@@ -30,24 +30,9 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kVector = cuda::kVectorBytes / static_cast<int>(sizeof(Element));
 constexpr int kMostHeads = 4;
 
-// A number of the first kind is a token and one of `of_token` parts.
-struct Parts {
-  cuda::Divider divider;
-  int64_t of_token;
-  bool is_small;
-
-  Parts(int64_t tokens, int64_t parts)
-      : of_token(parts), is_small(parts > 0 && tokens <= cuda::kMaxIndex / parts) {
-    if (is_small) divider = cuda::Divider(static_cast<std::uint32_t>(parts));
-  }
-  __device__ __forceinline__ int64_t token(int64_t index) const {
-    return is_small ? divider.quotient(static_cast<std::uint32_t>(index)) : index / of_token;
-  }
-};
-
 struct HeadArgs {
   Heads heads;
-  Parts parts;
+  cuda::WideDivider parts;  // of a token: groups of its heads
   cuda::Counter invalid;
   int64_t blocks;   // of the heads
   int lanes, each;  // threads of a head, and heads of a thread
@@ -117,9 +102,9 @@ __global__ void __launch_bounds__(kThreads) turn_pairs(const __grid_constant__ H
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
   const int lane = static_cast<int>(threadIdx.x) % args.lanes;
   const int64_t part = int64_t{blockIdx.x} * (kThreads / args.lanes) + team;
-  const int64_t token = args.parts.token(part);
+  const int64_t token = args.parts.quotient(part);
   if (token >= heads.tokens) return;
-  const int64_t first_head = part - token * args.parts.of_token, step = args.parts.of_token;
+  const int64_t first_head = part - token * args.parts.divisor(), step = args.parts.divisor();
   const int half = heads.rotary / 2;
   const int64_t position = heads.position(token);
   const bool exists = heads.has(position);
@@ -245,9 +230,9 @@ __global__ void __launch_bounds__(kThreads) turn_normalized(const __grid_constan
   const Heads& heads = args.heads;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int64_t part = int64_t{blockIdx.x} * kWarps + warp;
-  const int64_t token = args.parts.token(part);
+  const int64_t token = args.parts.quotient(part);
   if (token >= heads.tokens) return;
-  const int64_t head = part - token * args.parts.of_token;
+  const int64_t head = part - token * args.parts.divisor();
   const HeldHead<kEach> held = {heads,
                                 static_cast<float*>(cuda::dynamic_shared()) + warp * heads.columns,
                                 static_cast<int>(threadIdx.x) % kWarp};
@@ -288,7 +273,7 @@ bool has_vectors(const Call& call, int64_t columns) {
 
 HeadArgs arguments_of(const Call& call, const Heads& heads, int64_t parts, int lanes, int each) {
   return {heads,
-          Parts(heads.tokens, parts),
+          cuda::WideDivider(heads.tokens + kThreads, parts),
           cuda::Counter(heads.tokens, call.operands[kInvalid].data, call.device),
           heads.tokens == 0 ? 0 : cuda::ceil_div(heads.tokens * parts, kThreads / lanes),
           lanes,
