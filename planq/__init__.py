@@ -83,15 +83,15 @@ from planq.sparse import COO, CSC, CSR
 from planq.stream import HOST, cuda_stream, host_stream
 
 if TYPE_CHECKING:
-    from planq import codebooks
+    from planq import codebooks, positions
 else:
 
     def __getattr__(name: str) -> Any:
-        # The module needs NumPy, which `import planq` must not import.
-        if name == "codebooks":
+        # These modules need NumPy, which `import planq` must not import.
+        if name in ("codebooks", "positions"):
             import importlib
 
-            return importlib.import_module("planq.codebooks")
+            return importlib.import_module(f"planq.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -154,6 +154,7 @@ __all__ = [
     "memory",
     "operators",
     "policy",
+    "positions",
     "qparams",
     "set_policy",
 ]
