@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from planq.audit.operators import expected, inputs_of
+from planq.audit.ops.position.rotary_embedding import cases
 from planq.audit.ops.position.rotary_embedding.adapter import TESTS
 from support.emulated_operands import assert_same, held_by, listed
 from support.emulation import emulated
@@ -41,8 +42,8 @@ def test_heads_have_the_bits_of_the_reference(
     kernels: tuple[str, ctypes.CDLL], past: int, multiprocessors: int
 ) -> None:
     """By vectors and by single elements; several heads of a thread, and one; with a norm."""
-    every = (*TESTS.cases(), *TESTS.empty_cases())
-    own = [case for case in every if case.problem.dtype == kernels[0]]  # type: ignore[attr-defined]
+    every = (*cases.cases(cases.SIZES), *cases.cases(cases.EMPTY))
+    own = [case for case in every if case.problem.dtype == kernels[0]]
     many = [case for case in own if case.problem.tokens == MANY and case.kind != "spread"]
     reached = set()
     for case in [*[case for case in own if case.size <= MOST], many[past % len(many)]]:
