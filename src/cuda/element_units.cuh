@@ -83,7 +83,7 @@ __device__ __forceinline__ Unit unit_of(const ElementUnits& units, std::int64_t 
   return unit;
 }
 
-// --- Elements of a unit in registers ----------------------------------------------------------------
+// --- Elements of a unit in registers -------------------------------------------------------------
 
 template <class T, int kCount>
 inline constexpr int kWords = (kCount * static_cast<int>(sizeof(T)) + 3) / 4;

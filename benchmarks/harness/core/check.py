@@ -122,8 +122,10 @@ class Part:
             return operand
         if name in BY_SEGMENT:
             return self._of_segments(operand)
-        rows = operand.reshape(matrix_shape(self.case)[0], -1)
-        return rows.index_select(self.axis, self.places)
+        count, columns = matrix_shape(self.case)
+        if self.axis == 0 and operand.shape == (columns,):  # weights, which all rows share
+            return operand
+        return operand.reshape(count, -1).index_select(self.axis, self.places)
 
     def _of_segments(self, parameters: torch.Tensor) -> torch.Tensor:
         scope = self.case.scope
