@@ -45,11 +45,13 @@ from planq.ops import (
     elementwise,
     gather,
     group,
+    kv_cache,
     linear,
     norm,
     optimizer,
     outlier,
     packing,
+    position,
     routing,
     statistics,
 )
@@ -60,12 +62,14 @@ from planq.ops.codebook import *
 from planq.ops.elementwise import *
 from planq.ops.gather import *
 from planq.ops.group import *
+from planq.ops.kv_cache import *
 from planq.ops.linear import *
 from planq.ops.memory import *
 from planq.ops.norm import *
 from planq.ops.optimizer import *
 from planq.ops.outlier import *
 from planq.ops.packing import *
+from planq.ops.position import *
 from planq.ops.routing import *
 from planq.ops.statistics import *
 from planq.plan import Plan, Status
@@ -79,15 +83,15 @@ from planq.sparse import COO, CSC, CSR
 from planq.stream import HOST, cuda_stream, host_stream
 
 if TYPE_CHECKING:
-    from planq import codebooks
+    from planq import codebooks, positions
 else:
 
     def __getattr__(name: str) -> Any:
-        # The module needs NumPy, which `import planq` must not import.
-        if name == "codebooks":
+        # These modules need NumPy, which `import planq` must not import.
+        if name in ("codebooks", "positions"):
             import importlib
 
-            return importlib.import_module("planq.codebooks")
+            return importlib.import_module(f"planq.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -150,6 +154,7 @@ __all__ = [
     "memory",
     "operators",
     "policy",
+    "positions",
     "qparams",
     "set_policy",
 ]
@@ -160,12 +165,14 @@ __all__ += codebook.__all__
 __all__ += elementwise.__all__
 __all__ += gather.__all__
 __all__ += group.__all__
+__all__ += kv_cache.__all__
 __all__ += linear.__all__
 __all__ += memory_family.__all__
 __all__ += norm.__all__
 __all__ += optimizer.__all__
 __all__ += outlier.__all__
 __all__ += packing.__all__
+__all__ += position.__all__
 __all__ += routing.__all__
 __all__ += statistics.__all__
 

@@ -19,6 +19,7 @@ from planq.audit.reference.formats import Array
 from planq.audit.runner import Bench
 from planq.selection import native_device
 
+SHAPES = ("shape", "input_shape", "weight_shape", "query_shape", "key_shape")
 # A name that no operator has for anything else.
 NAME = "m"
 FEWEST = 9
@@ -27,7 +28,7 @@ MOST_CASES = 3
 
 def shape_of(desc: Any) -> tuple[str, tuple[int, ...]]:
     """The descriptor's first field that is a shape."""
-    name = next(name for name in ("shape", "input_shape", "weight_shape") if hasattr(desc, name))
+    name = next(name for name in SHAPES if hasattr(desc, name))
     return name, getattr(desc, name)
 
 

@@ -26,6 +26,24 @@ struct Divider {
 
 inline constexpr std::int64_t kMaxIndex = 0x7FFFFFFF;
 
+// Division of numbers of 0 to `count` * d - 1 by d, whatever they are: by a Divider where it can.
+class WideDivider {
+ public:
+  WideDivider(std::int64_t count, std::int64_t d)
+      : divisor_(d), is_small_(d > 0 && count <= kMaxIndex / d) {
+    if (is_small_) divider_ = Divider(static_cast<std::uint32_t>(d));
+  }
+  __device__ __forceinline__ std::int64_t quotient(std::int64_t n) const {
+    return is_small_ ? divider_.quotient(static_cast<std::uint32_t>(n)) : n / divisor_;
+  }
+  __device__ __forceinline__ std::int64_t divisor() const { return divisor_; }
+
+ private:
+  Divider divider_;
+  std::int64_t divisor_;
+  bool is_small_;
+};
+
 // A merged IndexSpace with fewer than 2^31 indices, whose axes all have the divisor 1.
 template <int kOperands>
 struct IndexSpace32Of {

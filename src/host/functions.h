@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/api.h"
 #include "math/functions.h"
 
 namespace planq::host {
@@ -15,6 +16,6 @@ FunctionLoop function_loop(math::Function function);
 
 // sin_turn and cos_turn of the same phases.
 void sines_and_cosines(const std::uint32_t* phases, std::int64_t count, float* sines,
-                       float* cosines);
+                       float* cosines) PLANQ_API(sines_and_cosines);
 
 }  // namespace planq::host

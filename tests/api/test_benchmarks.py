@@ -370,6 +370,10 @@ FED = [
         **GROUPED,
     ),
 ]
+TURNED = {"query_shape": (20, 4, 32), "key_heads": 2, "dtype": "bfloat16", "max_position": 9}
+NORMS: tuple[dict[str, Any], ...] = ({}, {"norm_weight_dtype": "bfloat16"})
+APPENDED: dict[str, Any] = {"key_shape": (32, 2, 24), "pages": 4, "page_size": 8}
+APPENDED |= {"input_dtype": "bfloat16"}
 UPDATED = [
     (step((1000,), (3, 5), ()), True),
     (step((1000,), (3, 5), (), parameter_dtype="float32"), True),
@@ -380,6 +384,8 @@ UPDATED = [
     (made("fill", shape=(3000,), output_dtype="bfloat16"), True),
     (made("fill", shape=(2, 4096), output_dtype="uint8"), True),
     *((desc, True) for desc in FED),
+    *((made("rotary_embedding", **TURNED, **norm), False) for norm in NORMS),
+    *((made("kv_cache_append", **APPENDED, cache_dtype=codes), False) for codes in (None, "int8")),
 ]
 
 

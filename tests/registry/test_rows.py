@@ -27,8 +27,8 @@ HOST = Host()
 INVARIANT = planq.PlanPreference(batch_invariant=True)
 MOST_CASES, MOST_ELEMENTS = 12, 1 << 16
 # Operators whose operands are lists: of entries, in the order of a matrix, of tensors, of rows that
-# are named by their numbers, or of where experts' rows begin.
-LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear"}
+# are named by their numbers, or of where experts' rows begin; or the slots of a cache.
+LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear", "kv_cache_append"}
 # Outputs that are no row's: they count something of all rows.
 COUNTS = {"invalid"}
 S = planq.Scope
@@ -79,9 +79,10 @@ def rows_of(desc: planq.Descriptor) -> Rows | None:
     fields = json.loads(desc.to_json())
     if rows_mix_in_memory(fields):
         return None
-    name = "input_shape" if "input_shape" in fields else "shape"
+    name = next(name for name in ("input_shape", "query_shape", "shape") if name in fields)
     shape = list(fields[name])
-    axis = 0 if name == "shape" else len(shape) - (1 if fields.get("transpose_input") else 2)
+    last = len(shape) - (1 if fields.get("transpose_input") else 2)
+    axis = last if name == "input_shape" else 0
     if len(shape) < 2 or shape[axis] < 2:
         return None
     count, shape[axis] = shape[axis], 1

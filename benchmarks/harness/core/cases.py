@@ -33,35 +33,37 @@ _SHORT = {
     "int32": "s32",
     "int64": "s64",
 }
+_SHAPES = ("shape", "shapes", "weight_shape", "input_shape", "query_shape", "key_shape")
 # Fields whose words are part of a name.
-_WORDS = ("from_layout", "to_layout", "layout", "form", "algorithm", "state_format")
+_WORDS = ("from_layout", "to_layout", "layout", "form", "algorithm", "state_format", "pairs")
 _COUNTS = {
     "axis": "axis",
     "ranks": "ranks",
     "group_size": "group",
     "top_k": "top",
     "experts": "experts",
+    "key_heads": "keys",
+    "rotary_dim": "columns",
 }
 # Types that name a case, one after another.
 _TYPES = (
     "table_dtype",
     "input_dtype",
     "output_dtype",
+    "cache_dtype",
     "dtype",
     "parameter_dtype",
     "gradient_dtype",
 )
 # Operators that write over what they are given to update.
-_OVERWRITING = ("fill",)
+_OVERWRITING = ("fill", "kv_cache_append")
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
 def shape_field(operator: str) -> str:
     """The field with the extents of an operator whose problems are no products."""
     known = {info.name: info.fields for info in planq.operators()}[operator]
-    return next(
-        name for name in ("shape", "shapes", "weight_shape", "input_shape") if name in known
-    )
+    return next(name for name in _SHAPES if name in known)
 
 
 def item_bytes(storage: str) -> int:
@@ -196,6 +198,7 @@ class Case:
             "feedback": getattr(desc, "error_feedback", None) is not None,
             "bias": getattr(desc, "bias_dtype", None) is not None,
             "residual": getattr(desc, "residual_dtype", None) is not None,
+            "norm": getattr(desc, "norm_weight_dtype", None) is not None,
             "transpose": getattr(desc, "transpose", False),
             "inverse": getattr(desc, "inverse", False),
         }

@@ -47,6 +47,8 @@ TOGETHER: Final = (
     "llm_int8_quantize",
     "pack_weight_4bit",
     "embedding",
+    "rotary_embedding",
+    "kv_cache_append",
     "moe_permute",
     "moe_unpermute",
     "percentile_clip",

@@ -43,6 +43,12 @@ PARAMETERS: Final = (
     "expert_index",
     "destination",
     "expert_offset",
+    "cos_sin",
+    "position",
+    "query_weight",
+    "key_weight",
+    "key_scale",
+    "slot",
 )
 # The scalars of an optimizer's step.
 SCALARS: Final = {
@@ -119,6 +125,22 @@ def _of_router(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
     return drawn.argsort(1)[:, torch.arange(top_k, device=values.device) % desc.experts]
 
 
+def _of_positions(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
+    """A table of angles, positions in it, or other slots for all tokens, in no order."""
+    if name == "cos_sin":
+        angles = torch.empty(len(values), values.shape[1] // 2, device=values.device).uniform_(0, 7)
+        return torch.cat([angles.cos(), angles.sin()], 1)
+    if name == "position":
+        return torch.randint_like(values, desc.max_position)
+    return torch.randperm(desc.pages * desc.page_size, device=values.device)[: len(values)]
+
+
+_OF_TOKENS: Final = {
+    **dict.fromkeys(("expert_index", "destination", "expert_offset"), _of_router),
+    **dict.fromkeys(("cos_sin", "position", "slot"), _of_positions),
+}
+
+
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
     bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
@@ -127,7 +149,7 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.random_(112, 126)
     elif name == "weight_zero_point" and hasattr(desc, "code_dtype"):
         values.random_(4, 12)
-    elif name in ("scale", "column_scale", "input_scale", "weight_scale"):
+    elif name in ("scale", "column_scale", "input_scale", "weight_scale", "key_scale"):
         values.copy_(drawn * (1 / 32 if None in bounds else _RANGE / (bounds[1] - bounds[0])))
     elif name in ("input_zero_point", "weight_zero_point"):
         kind = getattr(desc, name.replace("zero_point", "dtype")).value
@@ -139,8 +161,8 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(given_values(len(values)))
     elif name in ("row_index", "column_index", "count"):
         values.copy_(_of_list(name, desc, values.device))
-    elif name in ("expert_index", "destination", "expert_offset"):
-        values.copy_(_of_router(name, desc, values))
+    elif name in _OF_TOKENS:
+        values.copy_(_OF_TOKENS[name](name, desc, values))
     elif name == "index" and hasattr(desc, "table_rows"):  # all rows in turn, in no order
         places = torch.randperm(values.numel(), device=values.device)
         values.copy_((places % desc.table_rows).view_as(values))

@@ -30,11 +30,28 @@
 #include "core/selection_text.h"
 #include "core/serial.h"
 #include "host/amx.h"
+#include "host/functions.h"
+#include "host/simd.h"
 
 namespace py = pybind11;
 
 namespace planq::python {
 namespace {
+
+// What sin_turn and cos_turn have for phases of uint32, into two arrays of float32 as long.
+void turn_phases(const py::object& phases, const py::object& sines, const py::object& cosines) {
+  const py::buffer_info from = py::buffer(phases).request();
+  const py::buffer_info to[] = {py::buffer(sines).request(true), py::buffer(cosines).request(true)};
+  const auto fits = [&](const py::buffer_info& array) {
+    return array.itemsize == 4 && array.ndim == 1 && array.size == from.size &&
+           (array.size == 0 || array.strides[0] == 4);
+  };
+  if (!fits(from) || !fits(to[0]) || !fits(to[1]))
+    throw py::value_error("expected three contiguous arrays of 4-byte elements, equally long");
+  const host::StrictFloat strict;
+  host::sines_and_cosines(static_cast<const std::uint32_t*>(from.ptr), from.size,
+                          static_cast<float*>(to[0].ptr), static_cast<float*>(to[1].ptr));
+}
 
 // Those that host kernels use here, from narrow to wide.
 py::list instruction_sets() {
@@ -320,5 +337,6 @@ PYBIND11_MODULE(_core, module) {
     return values;
   });
   module.def("instruction_sets", instruction_sets);
+  module.def("sines_and_cosines", turn_phases);
   module.def("hardware_threads", [] { return std::max(1u, std::thread::hardware_concurrency()); });
 }

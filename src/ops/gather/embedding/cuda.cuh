@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/sku.h"
+#include "cuda/counter.cuh"
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/row_share.cuh"
@@ -21,10 +22,8 @@ using cuda::Element;
 using std::int64_t;
 
 constexpr int kThreads = cuda::RowShare::kThreads;
-// Vectors that a thread has under way, and indices of a thread that counts.
-constexpr int kEach = 4, kCounted = 8;
-// Indices that one block counts: so few that no other is needed, and of more.
-constexpr int64_t kFewIndices = 8192, kIndicesOfBlock = 4096;
+// Vectors that a thread has under way.
+constexpr int kEach = 4;
 
 // Neighbours of a thread: no operand has more than 16 bytes of them.
 template <DType kTableType>
@@ -41,37 +40,9 @@ struct GatherArgs {
   Table table;
   Element* output;
   RealScalar factor;
-  int64_t* invalid;
-  int64_t row_blocks, counters;
+  cuda::Counter invalid;
+  int64_t row_blocks;
 };
-
-__device__ __forceinline__ void count_invalid(const GatherArgs& args) {
-  __shared__ int of_warps[kThreads / cuda::kWarp];
-  const int64_t first = (blockIdx.x - args.row_blocks) * kThreads + threadIdx.x;
-  const int64_t step = args.counters * kThreads;
-  int own = 0;
-#pragma unroll 1
-  for (int64_t i = first; i < args.share.rows; i += kCounted * step) {
-#pragma unroll
-    for (int k = 0; k < kCounted; ++k) {
-      const int64_t at = i + k * step;
-      if (at < args.share.rows &&
-          !args.rows.has(args.rows.index(args.rows.space.offsets(at).at[0])))
-        ++own;
-    }
-  }
-  own = __reduce_add_sync(cuda::kAllLanes, own);
-  if (threadIdx.x % cuda::kWarp == 0) of_warps[threadIdx.x / cuda::kWarp] = own;
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  int64_t all = 0;
-  for (const int each : of_warps) all += each;
-  if (args.counters == 1)
-    *args.invalid = all;
-  else if (all > 0)
-    atomicAdd(reinterpret_cast<unsigned long long*>(args.invalid),
-              static_cast<unsigned long long>(all));
-}
 
 // Floats rounded to the output's type. What the hardware makes of a NaN is not the canonical one.
 template <int kCount>
@@ -98,7 +69,10 @@ __device__ __forceinline__ cuda::Neighbours<Element, kCount> rounded(
 
 template <DType kTableType, int kCount>
 __global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ GatherArgs args) {
-  if (blockIdx.x >= args.row_blocks) return count_invalid(args);
+  if (blockIdx.x >= args.row_blocks)
+    return args.invalid.count<kThreads>(blockIdx.x - args.row_blocks, [&](int64_t at) {
+      return !args.rows.has(args.rows.index(args.rows.space.offsets(at).at[0]));
+    });
   const cuda::RowShare& share = args.share;
   const int64_t own = share.first_row() + share.own_row();
   if (own >= share.rows) return;
@@ -136,21 +110,16 @@ Status launch_rows(const Call& call, Bound& bound) {
   const Operands& given = call.operands;
   const Rows rows(call);
   const cuda::RowShare share(rows.size(), f.width() / kCount, kEach, call.device);
-  const int64_t counters = share.rows <= kFewIndices
-                               ? 1
-                               : std::min<int64_t>(cuda::ceil_div(share.rows, kIndicesOfBlock),
-                                                   call.device.multiprocessors);
   cuda::Grid grid = share.grid();
   const GatherArgs args = {rows,
                            share,
                            Table(call),
                            static_cast<Element*>(given[kOutput].data),
                            real_of(given[kFactor], 1),
-                           static_cast<int64_t*>(given[kInvalid].data),
-                           grid.blocks,
-                           counters};
-  grid.blocks += counters;
-  if (counters > 1) PLANQ_TRY(cuda::clear(args.invalid, sizeof *args.invalid, bound));
+                           cuda::Counter(rows.size(), given[kInvalid].data, call.device),
+                           grid.blocks};
+  grid.blocks += args.invalid.blocks;
+  PLANQ_TRY(args.invalid.clear(bound));
   return cuda::launch(gather_rows<kTableType, kCount>, grid, args, bound);
 }
 

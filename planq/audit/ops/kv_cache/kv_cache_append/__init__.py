@@ -1,0 +1,1 @@
+"""References and cases of kv_cache_append."""

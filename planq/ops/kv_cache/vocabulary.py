@@ -1,0 +1,23 @@
+"""The enumerations of descriptors of the kv_cache family."""
+
+from planq.dtypes import Vocabulary
+
+
+class CacheLayout(Vocabulary):
+    """The order of the axes of a page.
+
+    ``NHD``: places, heads, columns. ``HND``: heads, places, columns.
+    """
+
+    NHD = "nhd"
+    HND = "hnd"
+
+
+class CacheScale(Vocabulary):
+    """Which codes of a cache share a scale.
+
+    ``TENSOR``: all keys have one, and all values. ``HEAD``: those of a head.
+    """
+
+    TENSOR = "tensor"
+    HEAD = "head"

@@ -1,0 +1,93 @@
+// Tokens and the cache for both backends: where keys and values lie, where they go, and the codes
+// that they become.
+#pragma once
+
+#include <cstdint>
+
+#include "math/formats.h"
+#include "math/ieee.h"
+#include "ops/affine/float8_code.h"
+#include "ops/kv_cache/kv_cache_append/desc.h"
+
+namespace planq::math {
+
+// The largest code.
+template <DType kCodes>
+inline constexpr float kLargestCode = kCodes == DType::Int8           ? 127.0f
+                                      : kCodes == DType::Float8E4M3FN ? 448.0f
+                                                                      : 57344.0f;
+
+// The code of quantize, symmetric, with its defaults, and no branch. Clamping to the largest code
+// commutes with rounding. A NaN is 0, or the NaN of fp8.
+template <DType kCodes>
+PLANQ_HD std::uint8_t cache_code(float x, float scale) {
+  const float quotient = x / scale;
+  const bool lost = !(quotient == quotient);
+  const float near = clamp(lost ? 0.0f : quotient, -kLargestCode<kCodes>, kLargestCode<kCodes>);
+  if constexpr (kCodes == DType::Int8) {
+    return static_cast<std::uint8_t>(host::IntegerCode::of(near));
+  } else if constexpr (kCodes == DType::Float8E4M3FN) {
+    return lost ? 0x7F : static_cast<std::uint8_t>(host::E4M3Code::of(near));
+  } else {
+    return lost ? 0x7F : static_cast<std::uint8_t>(host::E5M2Code::of(near));
+  }
+}
+
+}  // namespace planq::math
+
+namespace planq::kv_cache_append {
+
+// Keys, or values: strides are in elements.
+struct Side {
+  const void* input = nullptr;
+  void* cache = nullptr;
+  const float* scale = nullptr;
+  std::int64_t token = 0, input_head = 0;            // of the input
+  std::int64_t page = 0, place = 0, cache_head = 0;  // of the cache
+  std::int64_t columns = 0;
+};
+
+struct Cache {
+  Side key, value;  // without columns: there is no value
+  const std::int64_t* slots;
+  std::int64_t tokens, heads, page_size, capacity;
+  bool has_head_scales;
+
+  explicit Cache(const Call& call)
+      : slots(static_cast<const std::int64_t*>(call.operands[kSlot].data)) {
+    const Fields& f = call.fields<Fields>();
+    tokens = f.key_shape[0];
+    heads = f.key_shape[1];
+    page_size = f.page_size;
+    capacity = f.pages * f.page_size;
+    has_head_scales = f.scale_scope == CacheScale::Head;
+    key = side(call, kKey, kKeyCache, kKeyScale, f.key_shape.last());
+    if (f.value_dim > 0) value = side(call, kValue, kValueCache, kValueScale, f.value_dim);
+  }
+
+  PLANQ_HD bool has(std::int64_t slot) const { return slot >= 0 && slot < capacity; }
+  PLANQ_HD bool is_beyond(std::int64_t slot) const { return slot >= capacity; }
+  PLANQ_HD float scale(const Side& side, std::int64_t head) const {
+    return side.scale ? side.scale[has_head_scales ? head : 0] : 1.0f;
+  }
+
+ private:
+  static Side side(const Call& call, Operand input, Operand cache, Operand scale,
+                   std::int64_t columns) {
+    const OperandView &from = call.operands[input], &to = call.operands[cache];
+    const bool by_place = call.fields<Fields>().layout == CacheLayout::Nhd;
+    Side side;
+    side.input = from.data;
+    side.cache = to.data;
+    side.scale = static_cast<const float*>(call.operands[scale].data);
+    side.token = from.strides[0];
+    side.input_head = from.strides[1];
+    side.page = to.strides[0];
+    side.place = to.strides[by_place ? 1 : 2];
+    side.cache_head = to.strides[by_place ? 2 : 1];
+    side.columns = columns;
+    return side;
+  }
+};
+
+}  // namespace planq::kv_cache_append

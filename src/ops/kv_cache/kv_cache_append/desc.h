@@ -1,0 +1,97 @@
+// kv_cache_append: keys and values of tokens into the pages of a cache, each at its token's slot,
+// as they are or quantized. How many slots the cache lacks is counted.
+#pragma once
+
+#include "core/operands.h"
+#include "core/registry.h"
+#include "core/rejects.h"
+#include "ops/kv_cache/vocabulary.h"
+
+namespace planq::kv_cache_append {
+
+constexpr bool is_code(DType dtype) {
+  return dtype == DType::Int8 || dtype == DType::Float8E4M3FN || dtype == DType::Float8E5M2;
+}
+
+struct Fields {
+  Shape key_shape;             // (tokens, heads, columns)
+  std::int64_t value_dim = 0;  // 0: there is no value
+  std::int64_t pages = 0;
+  std::int64_t page_size = 0;
+  CacheLayout layout = CacheLayout::Nhd;
+  DType input_dtype = DType::Unset;
+  DType cache_dtype = DType::Unset;
+  CacheScale scale_scope = CacheScale::Unset;
+};
+
+inline constexpr Field kFields[] = {
+    PLANQ_FIELD(Fields, key_shape).required().from("key.shape"),
+    PLANQ_FIELD(Fields, value_dim).count(),
+    PLANQ_FIELD(Fields, pages).required(),
+    PLANQ_FIELD(Fields, page_size).required(),
+    PLANQ_FIELD(Fields, layout),
+    PLANQ_FIELD(Fields, input_dtype).required().from("key.dtype"),
+    PLANQ_FIELD(Fields, cache_dtype),
+    PLANQ_FIELD(Fields, scale_scope),
+};
+
+constexpr Rule pages_of(const char* columns) {
+  return when(is("layout", CacheLayout::Nhd),
+              axes("pages", "page_size", axis_of("key_shape", 1), columns),
+              axes("pages", axis_of("key_shape", 1), "page_size", columns));
+}
+constexpr Rule pages_of_keys() {
+  return when(is("layout", CacheLayout::Nhd),
+              axes("pages", "page_size", axis_of("key_shape", 1), last_of("key_shape")),
+              axes("pages", axis_of("key_shape", 1), "page_size", last_of("key_shape")));
+}
+inline constexpr Rule kScaleShape =
+    when(is("scale_scope", CacheScale::Head), axis_of("key_shape", 1), 1);
+
+// Positions in Operands.
+enum Operand : int {
+  kKey,
+  kValue,
+  kKeyCache,
+  kValueCache,
+  kSlot,
+  kKeyScale,
+  kValueScale,
+  kInvalid
+};
+inline constexpr auto kOperands = operands(
+    kFields,
+    {{"key", Role::Input, "input_dtype", "key_shape"},
+     {"value", Role::Input, "input_dtype", axes(leading("key_shape"), "value_dim"),
+      is_set("value_dim")},
+     {"key_cache", Role::InOut, "cache_dtype", pages_of_keys()},
+     {"value_cache", Role::InOut, "cache_dtype", pages_of("value_dim"), is_set("value_dim")},
+     {"slot", Role::Input, DType::Int64, axis_of("key_shape", 0)},
+     {"key_scale", Role::Input, DType::Float32, kScaleShape, is("cache_dtype", is_code)},
+     {"value_scale", Role::Input, DType::Float32, kScaleShape,
+      is("cache_dtype", is_code) && is_set("value_dim")},
+     {"invalid", Role::Output, DType::Int64, 1}});
+
+// Kernels that copy, and those that quantize.
+template <DType kCacheType>
+inline constexpr Guarantee kGuarantee = {
+    .determinism = Determinism::BitExact,
+    .math = is_code(kCacheType) ? MathPrecision::F32 : MathPrecision::None,
+    .accumulator = is_code(kCacheType) ? DType::Float32 : DType::Int64,
+    .rounding = is_code(kCacheType) ? Rounding::NearestEven : Rounding::None,
+    .max_ulp = 0,
+    .error_bound = kNoErrorBound,
+    .batch_invariant = true,
+    .basis = is_code(kCacheType)
+                 ? "one quotient and one rounding for each element; of equal slots the last counts"
+                 : "copies; of equal slots the last counts"};
+
+template <DType kInputType, DType kCacheType>
+Reason rejects(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  const Reason reason = expect(ReasonKind::DType, "input_dtype", kInputType, f.input_dtype);
+  if (!reason.accepted()) return reason;
+  return expect(ReasonKind::DType, "cache_dtype", kCacheType, f.cache_dtype);
+}
+
+}  // namespace planq::kv_cache_append

@@ -1,0 +1,115 @@
+// kv_cache_append on the host. A thread has some columns of a head, and takes all tokens in turn:
+// so of equal slots the last counts, however columns are shared.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "core/sku.h"
+#include "host/bind.h"
+#include "host/simd.h"
+#include "host/thread_pool.h"
+#include "ops/kv_cache/kv_cache_append/cache.h"
+#include "ops/kv_cache/kv_cache_append/desc.h"
+
+namespace planq::kv_cache_append {
+
+// Columns that are taken at a time.
+constexpr std::int64_t kChunk = 128;
+
+using WriteColumns = void (*)(const void* from, float scale, std::int64_t count, void* to);
+
+}  // namespace planq::kv_cache_append
+
+#define PLANQ_LOOPS "ops/kv_cache/kv_cache_append/loops.h"
+#include "host/instruction_sets.h"
+
+namespace planq::kv_cache_append {
+namespace {
+
+using std::int64_t;
+
+// The fewest elements that are worth waking a thread for.
+constexpr int64_t kGrain = 16384;
+
+template <class T, DType kCacheType>
+WriteColumns write_columns() {
+#if PLANQ_SIMD_X86
+  static const host::Level level = host::detect_level();
+  if (level == host::Level::Avx512) return host::avx512::kWriteColumns<T, kCacheType>;
+  if (level == host::Level::Avx2) return host::avx2::kWriteColumns<T, kCacheType>;
+#endif
+  return host::baseline::kWriteColumns<T, kCacheType>;
+}
+
+int64_t chunks_of(const Side& side) { return (side.columns + kChunk - 1) / kChunk; }
+
+// One chunk of a head, of all tokens.
+template <class T, DType kCacheType>
+void append_chunk(const Cache& cache, const Side& side, int64_t head, int64_t chunk) {
+  constexpr int64_t kSize = is_code(kCacheType) ? 1 : sizeof(T);
+  const WriteColumns write = write_columns<T, kCacheType>();
+  const int64_t first = chunk * kChunk, count = std::min(kChunk, side.columns - first);
+  const float scale = cache.scale(side, head);
+  const T* const from = static_cast<const T*>(side.input) + head * side.input_head + first;
+  auto* const to = static_cast<std::byte*>(side.cache) + (head * side.cache_head + first) * kSize;
+  for (int64_t token = 0; token < cache.tokens; ++token) {
+    const int64_t slot = cache.slots[token];
+    if (!cache.has(slot)) continue;
+    const int64_t page = slot / cache.page_size, place = slot % cache.page_size;
+    write(from + token * side.token, scale, count,
+          to + (page * side.page + place * side.place) * kSize);
+  }
+}
+
+template <DType kInputType, DType kCacheType>
+Status compute(const Call& call, const Stream& stream) {
+  using T = math::Stored<kInputType>;
+  const Cache cache(call);
+  const int64_t of_key = chunks_of(cache.key), of_head = of_key + chunks_of(cache.value);
+  const int64_t grain = kGrain / (kChunk * std::max<int64_t>(cache.tokens, 1));
+  host::parallel_for(stream.threads, cache.heads * of_head, std::max<int64_t>(grain, 1),
+                     [&](int64_t from, int64_t to) {
+                       for (int64_t i = from; i < to; ++i) {
+                         const int64_t head = i / of_head, chunk = i % of_head;
+                         const bool is_key = chunk < of_key;
+                         append_chunk<T, kCacheType>(cache, is_key ? cache.key : cache.value, head,
+                                                     is_key ? chunk : chunk - of_key);
+                       }
+                     });
+  int64_t invalid = 0;
+  for (int64_t token = 0; token < cache.tokens; ++token)
+    invalid += cache.is_beyond(cache.slots[token]) ? 1 : 0;
+  *static_cast<int64_t*>(call.operands[kInvalid].data) = invalid;
+  return Status::success();
+}
+
+template <DType kInputType, DType kCacheType>
+constexpr Kernel make_kernel() {
+  return {.op = "kv_cache_append",
+          .body = "columns",
+          .dtypes = kDTypes<kInputType, kCacheType>,
+          .revision = 1,
+          .backend = Backend::Host,
+          .arch = {},
+          .rank = 0,
+          .guarantee = kGuarantee<kCacheType>,
+          .rejects = rejects<kInputType, kCacheType>,
+          .workspace = no_workspace,
+          .prepare = nothing_to_prepare,
+          .bind = host::bind<compute<kInputType, kCacheType>>};
+}
+
+template <DType kInputType>
+constexpr std::array kOfInput = {
+    make_kernel<kInputType, kInputType>(), make_kernel<kInputType, DType::Int8>(),
+    make_kernel<kInputType, DType::Float8E4M3FN>(), make_kernel<kInputType, DType::Float8E5M2>()};
+
+constexpr auto kKernels =
+    joined(kOfInput<DType::Float16>, kOfInput<DType::BFloat16>, kOfInput<DType::Float32>);
+
+}  // namespace
+}  // namespace planq::kv_cache_append
+
+PLANQ_KERNELS(kv_cache_append, host, kKernels);

@@ -1,0 +1,333 @@
+// rotary_embedding on CUDA. Without a norm, threads have pairs: cosines and sines that a thread has
+// read serve several heads of its token. With a norm, a warp has a head, which it holds in shared
+// memory between the norm and the turn. Blocks behind those count the positions that the table
+// lacks. The file that includes this names the type of the elements: see cuda/element.cuh.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/sku.h"
+#include "cuda/counter.cuh"
+#include "cuda/divider.cuh"
+#include "cuda/element.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/neighbours.cuh"
+#include "cuda/tree_sum.cuh"
+#include "math/conversions.h"
+#include "ops/norm/arithmetic.h"
+#include "ops/position/rotary_embedding/heads.h"
+
+namespace planq::rotary_embedding {
+namespace {
+
+using cuda::Element;
+using cuda::kWarp;
+using std::int64_t;
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+// Elements of a vector, and heads of a token that a thread turns.
+constexpr int kVector = cuda::kVectorBytes / static_cast<int>(sizeof(Element));
+constexpr int kMostHeads = 4;
+
+struct HeadArgs {
+  Heads heads;
+  cuda::WideDivider parts;  // of a token: groups of its heads
+  cuda::Counter invalid;
+  int64_t blocks;   // of the heads
+  int lanes, each;  // threads of a head, and heads of a thread
+};
+
+__device__ __forceinline__ Element nan_element() {
+  return math::narrow<Element>(math::canonical_nan<float>());
+}
+
+__device__ __forceinline__ bool counts_invalid(const HeadArgs& args) {
+  if (blockIdx.x < args.blocks) return false;
+  const Heads& heads = args.heads;
+  args.invalid.count<kThreads>(blockIdx.x - args.blocks,
+                               [&](int64_t token) { return !heads.has(heads.position(token)); });
+  return true;
+}
+
+// --- Pairs of a thread ---------------------------------------------------------------------------
+
+// Elements of kEach pairs of a head: two runs of neighbours, or one of twice as many.
+template <int kEach, bool kInterleaved>
+struct Pairs {
+  static constexpr bool kApart = !kInterleaved || kEach == 1;
+  static constexpr int kRun = kApart ? kEach : 2 * kEach, kRuns = kApart ? 2 : 1;
+
+  cuda::Neighbours<Element, kRun> runs[kRuns];
+
+  __device__ __forceinline__ static int64_t place(int unit, int half, int run) {
+    if constexpr (kInterleaved) return 2 * unit * kEach + run;
+    return run * half + unit * kEach;
+  }
+  __device__ __forceinline__ void load(const Element* row, int unit, int half) {
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) runs[run].load(row + place(unit, half, run));
+  }
+  __device__ __forceinline__ void store(Element* row, int unit, int half) const {
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) runs[run].store(row + place(unit, half, run));
+  }
+  __device__ __forceinline__ Element& first(int i) {
+    if constexpr (kApart) return runs[0].each[i];
+    return runs[0].each[2 * i];
+  }
+  __device__ __forceinline__ Element& second(int i) {
+    if constexpr (kApart) return runs[1].each[i];
+    return runs[0].each[2 * i + 1];
+  }
+  __device__ __forceinline__ void turn(const float (&cosines)[kEach], const float (&sines)[kEach]) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const math::TurnedPair pair =
+          math::turned(math::widened(first(i)), math::widened(second(i)), cosines[i], sines[i]);
+      first(i) = math::narrowed<Element>(pair.a);
+      second(i) = math::narrowed<Element>(pair.b);
+    }
+  }
+  __device__ __forceinline__ void lose() {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) first(i) = second(i) = nan_element();
+  }
+};
+
+template <int kEach, bool kInterleaved>
+__global__ void __launch_bounds__(kThreads) turn_pairs(const __grid_constant__ HeadArgs args) {
+  if (counts_invalid(args)) return;
+  const Heads& heads = args.heads;
+  const int team = static_cast<int>(threadIdx.x) / args.lanes;
+  const int lane = static_cast<int>(threadIdx.x) % args.lanes;
+  const int64_t part = int64_t{blockIdx.x} * (kThreads / args.lanes) + team;
+  const int64_t token = args.parts.quotient(part);
+  if (token >= heads.tokens) return;
+  const int64_t first_head = part - token * args.parts.divisor(), step = args.parts.divisor();
+  const int half = heads.rotary / 2;
+  const int64_t position = heads.position(token);
+  const bool exists = heads.has(position);
+  const float* const table = heads.cosines(exists ? position : 0);
+#pragma unroll 1
+  for (int unit = lane; unit < half / kEach; unit += args.lanes) {
+    Pairs<kEach, kInterleaved> pairs[kMostHeads];
+#pragma unroll
+    for (int k = 0; k < kMostHeads; ++k) {
+      const int64_t head = first_head + k * step;
+      if (k < args.each && head < heads.of_token)
+        pairs[k].load(heads.row<Element>(token, head), unit, half);
+    }
+    cuda::Neighbours<float, kEach> cosines, sines;
+    if (exists) {
+      cosines.load(table + unit * kEach);
+      sines.load(table + half + unit * kEach);
+    }
+#pragma unroll
+    for (int k = 0; k < kMostHeads; ++k) {
+      const int64_t head = first_head + k * step;
+      if (k >= args.each || head >= heads.of_token) break;
+      if (exists)
+        pairs[k].turn(cosines.each, sines.each);
+      else
+        pairs[k].lose();
+      pairs[k].store(heads.row<Element>(token, head), unit, half);
+    }
+  }
+  if (exists) return;
+#pragma unroll 1
+  for (int64_t head = first_head; head < heads.of_token; head += step) {
+    Element* const row = heads.row<Element>(token, head);
+    for (int i = heads.rotary + lane; i < heads.columns; i += args.lanes) row[i] = nan_element();
+  }
+}
+
+// --- Heads of a warp, with a norm ----------------------------------------------------------------
+
+__device__ __forceinline__ float weight_at(const void* weights, int column, DType dtype) {
+  if (dtype == DType::Float16)
+    return math::widened(static_cast<const math::Half*>(weights)[column]);
+  if (dtype == DType::BFloat16)
+    return math::widened(static_cast<const math::Bfloat16*>(weights)[column]);
+  return static_cast<const float*>(weights)[column];
+}
+
+// A head in shared memory. Each lane writes the columns that it reads from the row: kEach
+// neighbours, and those that are a whole warp's further on.
+template <int kEach>
+struct HeldHead {
+  static constexpr int kStep = kEach * kWarp;
+  static constexpr int kSteps = static_cast<int>(kMostColumns) / kStep;
+
+  const Heads& heads;
+  float* x;
+  int lane;
+
+  // Reads the row, and answers the sum of its squares.
+  __device__ __forceinline__ float read(const Element* row) const {
+    float steps[kSteps];
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      steps[s] = math::kNoTerm;
+      if (s * kStep >= heads.columns) continue;
+      const int column = s * kStep + lane * kEach;
+      float terms[kEach];
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) terms[i] = math::kNoTerm;
+      if (column < heads.columns) {
+        cuda::Neighbours<Element, kEach> own;
+        own.load(row + column);
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          x[column + i] = math::widened(own.each[i]);
+          terms[i] = x[column + i] * x[column + i];
+        }
+      }
+      steps[s] = cuda::join_lanes(cuda::join_neighbours(terms, cuda::AddNeighbours{}),
+                                  cuda::AddNeighbours{});
+    }
+    const float sum = cuda::join_neighbours(steps, cuda::AddNeighbours{});
+    return math::filled_sum(sum, heads.columns);
+  }
+  __device__ __forceinline__ void scale(float factor, const void* weights) const {
+#pragma unroll 1
+    for (int column = lane * kEach; column < heads.columns; column += kStep) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const float weight = weight_at(weights, column + i, heads.weight_dtype) + 0.0f;
+        x[column + i] = math::rounded_to<Element>((x[column + i] * factor) * weight);
+      }
+    }
+  }
+  __device__ __forceinline__ float turned(int column, const float* cosines) const {
+    if (column >= heads.rotary) return x[column];
+    const int half = heads.rotary / 2;
+    const bool interleaved = heads.is_interleaved;
+    const int pair = interleaved ? column / 2 : column < half ? column : column - half;
+    const float a = x[interleaved ? 2 * pair : pair];
+    const float b = x[interleaved ? 2 * pair + 1 : pair + half];
+    const bool is_first = interleaved ? column % 2 == 0 : column < half;
+    const math::TurnedPair made = math::turned(a, b, cosines[pair], cosines[half + pair]);
+    return is_first ? made.a : made.b;
+  }
+  // Where the table has no position, `cosines` is null.
+  __device__ __forceinline__ void write(Element* row, const float* cosines) const {
+#pragma unroll 1
+    for (int column = lane * kEach; column < heads.columns; column += kStep) {
+      cuda::Neighbours<Element, kEach> own;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+        own.each[i] =
+            cosines ? math::narrowed<Element>(turned(column + i, cosines)) : nan_element();
+      own.store(row + column);
+    }
+  }
+};
+
+template <int kEach>
+__global__ void __launch_bounds__(kThreads) turn_normalized(const __grid_constant__ HeadArgs args) {
+  if (counts_invalid(args)) return;
+  const Heads& heads = args.heads;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t part = int64_t{blockIdx.x} * kWarps + warp;
+  const int64_t token = args.parts.quotient(part);
+  if (token >= heads.tokens) return;
+  const int64_t head = part - token * args.parts.divisor();
+  const HeldHead<kEach> held = {heads,
+                                static_cast<float*>(cuda::dynamic_shared()) + warp * heads.columns,
+                                static_cast<int>(threadIdx.x) % kWarp};
+  Element* const row = heads.row<Element>(token, head);
+  const int64_t position = heads.position(token);
+  if (!heads.has(position)) return held.write(row, nullptr);
+  const float squares = held.read(row);
+  const auto eps = static_cast<float>(heads.eps.get());
+  held.scale(math::norm_factor(squares, heads.columns, eps), heads.weight(head));
+  __syncwarp();
+  held.write(row, heads.cosines(position));
+}
+
+// --- From a call to a launch ---------------------------------------------------------------------
+
+using HeadKernel = void (*)(HeadArgs);
+
+constexpr int kMostSharedBytes = kWarps * static_cast<int>(kMostColumns * sizeof(float));
+
+Status prepare(const Descriptor&, const Device&, State&) {
+  for (const HeadKernel kernel : {turn_pairs<kVector, false>, turn_pairs<kVector, true>,
+                                  turn_pairs<1, false>, turn_pairs<1, true>})
+    PLANQ_TRY(cuda::preload(kernel));
+  for (const HeadKernel kernel : {turn_normalized<kVector>, turn_normalized<1>})
+    PLANQ_TRY(cuda::preload(kernel, kMostSharedBytes));
+  return Status::success();
+}
+
+// Whether heads of queries and keys begin at vectors, and are whole vectors up to a column.
+bool has_vectors(const Call& call, int64_t columns) {
+  constexpr int kSize = sizeof(Element);
+  const auto whole = [&](const OperandView& view) {
+    return cuda::has_whole_words(view, columns * kSize, kSize, cuda::kVectorBytes);
+  };
+  return whole(call.operands[kQuery]) &&
+         (call.fields<Fields>().key_heads == 0 || whole(call.operands[kKey]));
+}
+
+HeadArgs arguments_of(const Call& call, const Heads& heads, int64_t parts, int lanes, int each) {
+  return {heads,
+          cuda::WideDivider(heads.tokens + kThreads, parts),
+          cuda::Counter(heads.tokens, call.operands[kInvalid].data, call.device),
+          heads.tokens == 0 ? 0 : cuda::ceil_div(heads.tokens * parts, kThreads / lanes),
+          lanes,
+          each};
+}
+
+Status launch_heads(HeadKernel kernel, const HeadArgs& args, int shared_bytes, Bound& bound) {
+  PLANQ_TRY(args.invalid.clear(bound));
+  cuda::Grid grid = {.blocks = args.blocks + args.invalid.blocks, .threads = dim3(kThreads)};
+  grid.shared_bytes = shared_bytes;
+  return cuda::launch(kernel, grid, args, bound);
+}
+
+Status bind_normalized(const Call& call, const Heads& heads, Bound& bound) {
+  const HeadKernel kernel =
+      has_vectors(call, heads.columns) ? turn_normalized<kVector> : turn_normalized<1>;
+  const int shared_bytes = kWarps * heads.columns * static_cast<int>(sizeof(float));
+  return launch_heads(kernel, arguments_of(call, heads, heads.of_token, kWarp, 1), shared_bytes,
+                      bound);
+}
+
+Status bind(const Call& call, Bound& bound) {
+  const Heads heads(call);
+  if (call.fields<Fields>().has_norm()) return bind_normalized(call, heads, bound);
+  const int64_t half = heads.rotary / 2;
+  const bool whole = half % kVector == 0 && has_vectors(call, heads.rotary) &&
+                     cuda::has_whole_words(call.operands[kCosSin], half * sizeof(float),
+                                           sizeof(float), cuda::kVectorBytes);
+  const int64_t units = half / (whole ? kVector : 1);
+  const int lanes = static_cast<int>(std::min<int64_t>(cuda::power_of_two(units), kThreads));
+  // Few heads: all threads that they have; many: more bytes under way for each.
+  const int64_t threads = heads.tokens * heads.of_token * lanes;
+  const int64_t wanted =
+      threads / (int64_t{2} * kThreads * std::max(call.device.multiprocessors, 1));
+  const int each = static_cast<int>(std::clamp<int64_t>(wanted, 1, kMostHeads));
+  const int64_t parts = cuda::ceil_div(heads.of_token, each);
+  const HeadKernel kernel = heads.is_interleaved
+                                ? (whole ? turn_pairs<kVector, true> : turn_pairs<1, true>)
+                                : (whole ? turn_pairs<kVector, false> : turn_pairs<1, false>);
+  return launch_heads(kernel, arguments_of(call, heads, parts, lanes, each), 0, bound);
+}
+
+constexpr Kernel kKernels[] = {{.op = "rotary_embedding",
+                                .body = "heads",
+                                .dtypes = kDTypes<cuda::kElement, cuda::kElement>,
+                                .revision = 1,
+                                .backend = Backend::Cuda,
+                                .arch = {80, kLastArch},
+                                .rank = 0,
+                                .guarantee = kGuarantee,
+                                .rejects = rejects<cuda::kElement>,
+                                .workspace = no_workspace,
+                                .prepare = prepare,
+                                .bind = bind}};
+
+}  // namespace
+}  // namespace planq::rotary_embedding
