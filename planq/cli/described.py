@@ -108,6 +108,13 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "to_layout": "col32",
             "top_k": 8,
             "experts": 64,
+            "function": "sigmoid",
+            "table_rows": 32768,
+            "query_shape": (64, 32, 128),
+            "key_shape": (64, 8, 128),
+            "max_position": 8192,
+            "pages": 256,
+            "page_size": 16,
         }
         for name in needed:
             if name.endswith("dtype"):
