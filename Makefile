@@ -120,7 +120,7 @@ release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py
 
 # ARGS="--level avx2 silu" takes some levels and functions.
-exhaustive: $(VENV)/requirements-test
+exhaustive: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 $(BIN)/python tests/functions/exhaustive.py $(ARGS)
 
 lint: $(VENV)/requirements-test

@@ -1,8 +1,9 @@
 """The elementary functions that a kernel computes, by their results for every float32.
 
 `functions.json` has of each function the SHA-256 of its results for the inputs with the bits 0 to
-2^32 - 1, in this order, little-endian; and that of every :data:`STEP`-th of them. A NaN counts as
-:data:`DIGESTED_NAN`, the pattern that these digests were defined with.
+2^32 - 1, in this order, little-endian; and that of every :data:`STEP`-th of them. The canonical
+NaN counts as :data:`DIGESTED_NAN`, the pattern that these digests were defined with. That pattern,
+which is a GPU's own NaN, counts as the canonical one: a NaN left as it is gives another digest.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def digest(apply: Callable[[Words], Words], step: int = 1, size: int = 2**18) ->
     sha = hashlib.sha256()
     for words in parts(step, size):
         results = apply(words)
-        results[results == CANONICAL_NAN] = DIGESTED_NAN
+        canonical, foreign = results == CANONICAL_NAN, results == DIGESTED_NAN
+        results[canonical], results[foreign] = DIGESTED_NAN, CANONICAL_NAN
         sha.update(results.astype("<u4", copy=False).data)
     return sha.hexdigest()
 

@@ -1,5 +1,7 @@
-// What the operators of the family take and promise.
+// What operators of single elements take and promise, and how they are registered.
 #pragma once
+
+#include <string_view>
 
 #include "core/registry.h"
 #include "core/rejects.h"
@@ -26,6 +28,24 @@ Reason rejects(const Descriptor& descriptor, const Device&) {
   const Reason reason = expect(ReasonKind::DType, "input_dtype", kInputType, f.input_dtype);
   if (!reason.accepted()) return reason;
   return expect(ReasonKind::DType, "output_dtype", kOutputType, f.output_dtype);
+}
+
+// A kernel of one pair of types.
+template <class Fields, DType kInputType, DType kOutputType, Backend kBackend>
+constexpr Kernel kernel(std::string_view op, decltype(Kernel::prepare) prepare,
+                        decltype(Kernel::bind) bind) {
+  return {.op = op,
+          .body = "elements",
+          .dtypes = kDTypes<kInputType, kOutputType>,
+          .revision = 1,
+          .backend = kBackend,
+          .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80, kLastArch},
+          .rank = 0,
+          .guarantee = kGuarantee,
+          .rejects = rejects<Fields, kInputType, kOutputType>,
+          .workspace = no_workspace,
+          .prepare = prepare,
+          .bind = bind};
 }
 
 }  // namespace planq::elementwise

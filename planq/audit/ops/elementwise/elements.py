@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -117,6 +118,33 @@ def rows_of(problem: ProblemOfElements) -> Iterator[Row]:
     """The rows; of one axis there are none."""
     rows = problem.shape[0] if len(problem.shape) > 1 else 0
     return (Row(problem, row) for row in range(rows))
+
+
+@dataclass(frozen=True)
+class ElementCase:
+    """A problem with its operands; an operator adds what they are."""
+
+    problem: Any
+    data: str = "special"
+    seed: int = 0
+
+    @cached_property
+    def id(self) -> str:
+        """The problem and the values, as one word."""
+        return f"{self.problem.id},{self.data},seed={self.seed}"
+
+    @property
+    def size(self) -> int:
+        """Elements of the output."""
+        return math.prod(self.problem.shape)
+
+    def reseeded(self, seed: int) -> Self:
+        """Other values."""
+        return replace(self, seed=seed + 1000)
+
+    def parts(self) -> Iterator[Row]:
+        """Rows."""
+        return rows_of(self.problem)
 
 
 class ElementTests:

@@ -9,14 +9,13 @@ namespace planq::activation {
 
 namespace {
 
-constexpr DType kTypes[] = {DType::Float16, DType::BFloat16, DType::Float32};
-
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
   if (f.output_dtype == DType::Unset) f.output_dtype = f.input_dtype;
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
-  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kTypes); !fault.ok()) return fault;
-  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kTypes); !fault.ok())
+  if (Fault fault = checks::dtype("input_dtype", f.input_dtype, elementwise::kTypes); !fault.ok())
+    return fault;
+  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, elementwise::kTypes); !fault.ok())
     return fault;
   if (f.gated || f.layout == GateLayout::Halves) return {};
   return {"layout", "expected halves without gated, got " + std::string(name_of(f.layout))};

@@ -4,8 +4,8 @@
 #include "core/elementwise.h"
 #include "core/operands.h"
 #include "core/registry.h"
-#include "core/rejects.h"
 #include "ops/activation/vocabulary.h"
+#include "ops/elementwise/types.h"
 
 namespace planq::activation {
 
@@ -38,41 +38,10 @@ inline constexpr auto kOperands = operands(
               {"up", Role::Input, "input_dtype", "shape", is("layout", GateLayout::Separate)},
               {"output", Role::Output, "output_dtype", "shape"}});
 
-// All kernels promise the same.
-inline constexpr Guarantee kGuarantee = {
-    .determinism = Determinism::BitExact,
-    .math = MathPrecision::F32,
-    .accumulator = DType::Float32,
-    .rounding = Rounding::NearestEven,
-    .max_ulp = 0,
-    .error_bound = kNoErrorBound,
-    .batch_invariant = true,
-    .basis =
-        "each element alone, by IEEE operations of float32 in a fixed order; one rounding to "
-        "the output's type"};
-
-template <DType kInputType, DType kOutputType>
-Reason rejects(const Descriptor& descriptor, const Device&) {
-  const Fields& f = descriptor.as<Fields>();
-  const Reason reason = expect(ReasonKind::DType, "input_dtype", kInputType, f.input_dtype);
-  if (!reason.accepted()) return reason;
-  return expect(ReasonKind::DType, "output_dtype", kOutputType, f.output_dtype);
-}
-
 template <DType kInputType, DType kOutputType, Backend kBackend>
 constexpr Kernel kernel(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
-  return {.op = "activation",
-          .body = "elements",
-          .dtypes = kDTypes<kInputType, kOutputType>,
-          .revision = 1,
-          .backend = kBackend,
-          .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80, kLastArch},
-          .rank = 0,
-          .guarantee = kGuarantee,
-          .rejects = rejects<kInputType, kOutputType>,
-          .workspace = no_workspace,
-          .prepare = prepare,
-          .bind = bind};
+  return elementwise::kernel<Fields, kInputType, kOutputType, kBackend>("activation", prepare,
+                                                                        bind);
 }
 
 }  // namespace planq::activation

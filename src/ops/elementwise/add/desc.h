@@ -56,18 +56,7 @@ PLANQ_HD float sum_of(float input, float alpha, float other) {
 // A kernel takes `other` of every type.
 template <DType kInputType, DType kOutputType, Backend kBackend>
 constexpr Kernel kernel(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
-  return {.op = "add",
-          .body = "elements",
-          .dtypes = kDTypes<kInputType, kOutputType>,
-          .revision = 1,
-          .backend = kBackend,
-          .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80, kLastArch},
-          .rank = 0,
-          .guarantee = elementwise::kGuarantee,
-          .rejects = elementwise::rejects<Fields, kInputType, kOutputType>,
-          .workspace = no_workspace,
-          .prepare = prepare,
-          .bind = bind};
+  return elementwise::kernel<Fields, kInputType, kOutputType, kBackend>("add", prepare, bind);
 }
 
 }  // namespace planq::add

@@ -60,18 +60,7 @@ inline ElementLayout layout_of(const Call& call) {
 
 template <DType kInputType, DType kOutputType, Backend kBackend>
 constexpr Kernel kernel(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
-  return {.op = "unary",
-          .body = "elements",
-          .dtypes = kDTypes<kInputType, kOutputType>,
-          .revision = 1,
-          .backend = kBackend,
-          .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80, kLastArch},
-          .rank = 0,
-          .guarantee = elementwise::kGuarantee,
-          .rejects = elementwise::rejects<Fields, kInputType, kOutputType>,
-          .workspace = no_workspace,
-          .prepare = prepare,
-          .bind = bind};
+  return elementwise::kernel<Fields, kInputType, kOutputType, kBackend>("unary", prepare, bind);
 }
 
 }  // namespace planq::unary

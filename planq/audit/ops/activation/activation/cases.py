@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
 
 from planq.audit.ops.activation.activation.reference import Problem, activation
 from planq.audit.ops.elementwise.elements import (
@@ -14,8 +12,7 @@ from planq.audit.ops.elementwise.elements import (
     LARGE,
     PAIRS,
     SHAPES,
-    Row,
-    rows_of,
+    ElementCase,
     values,
 )
 from planq.audit.reference.formats import Arrays
@@ -32,26 +29,8 @@ GATES = (
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(ElementCase):
     """A problem with its operands."""
-
-    problem: Problem
-    data: str = "special"
-    seed: int = 0
-
-    @cached_property
-    def id(self) -> str:
-        """The problem and the values, as one word."""
-        return f"{self.problem.id},{self.data},seed={self.seed}"
-
-    @property
-    def size(self) -> int:
-        """Elements of the output."""
-        return math.prod(self.problem.shape)
-
-    def reseeded(self, seed: int) -> Case:
-        """Other values."""
-        return replace(self, seed=seed + 1000)
 
     def inputs(self) -> Arrays:
         """The input, and the up side where it is apart."""
@@ -64,10 +43,6 @@ class Case:
     def expected(self, given: Arrays) -> Arrays:
         """The reference's output."""
         return activation(self.problem, given)
-
-    def parts(self) -> Iterator[Row]:
-        """Rows."""
-        return rows_of(self.problem)
 
 
 @cache

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from planq.audit.ops.elementwise.elements import (
     PAIRS,
     SHAPES,
     TYPES,
-    Row,
-    rows_of,
+    ElementCase,
     values,
 )
 from planq.audit.reference.formats import Arrays
@@ -28,26 +26,8 @@ ALPHAS = (1.0, -1.0, 0.1, 1 / 3, 0.0, -0.0, 2.0**-130, 1e30, 1e300, math.nan, -m
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(ElementCase):
     """A problem with its operands."""
-
-    problem: Problem
-    data: str = "special"
-    seed: int = 0
-
-    @cached_property
-    def id(self) -> str:
-        """The problem and the values, as one word."""
-        return f"{self.problem.id},{self.data},seed={self.seed}"
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return math.prod(self.problem.shape)
-
-    def reseeded(self, seed: int) -> Case:
-        """Other values."""
-        return replace(self, seed=seed + 1000)
 
     def inputs(self) -> Arrays:
         """Both tensors and the number."""
@@ -61,10 +41,6 @@ class Case:
     def expected(self, given: Arrays) -> Arrays:
         """The reference's output."""
         return add(self.problem, given)
-
-    def parts(self) -> Iterator[Row]:
-        """Rows."""
-        return rows_of(self.problem)
 
 
 @cache

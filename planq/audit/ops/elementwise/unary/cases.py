@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
 
 from planq.audit.ops.elementwise.elements import (
     DATA,
@@ -13,8 +11,7 @@ from planq.audit.ops.elementwise.elements import (
     LARGE,
     PAIRS,
     SHAPES,
-    Row,
-    rows_of,
+    ElementCase,
     values,
 )
 from planq.audit.ops.elementwise.unary.reference import Problem, unary
@@ -24,26 +21,8 @@ FUNCTIONS = ("exp", "exp2", "log", "log2", "rsqrt", "sigmoid", "tanh", "erf")
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(ElementCase):
     """A problem with its input."""
-
-    problem: Problem
-    data: str = "special"
-    seed: int = 0
-
-    @cached_property
-    def id(self) -> str:
-        """The problem and the values, as one word."""
-        return f"{self.problem.id},{self.data},seed={self.seed}"
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return math.prod(self.problem.shape)
-
-    def reseeded(self, seed: int) -> Case:
-        """Other values."""
-        return replace(self, seed=seed + 1000)
 
     def inputs(self) -> Arrays:
         """Numbers."""
@@ -53,10 +32,6 @@ class Case:
     def expected(self, given: Arrays) -> Arrays:
         """The reference's output."""
         return unary(self.problem, given["input"])
-
-    def parts(self) -> Iterator[Row]:
-        """Rows."""
-        return rows_of(self.problem)
 
 
 @cache
