@@ -46,15 +46,28 @@ void PartMaker::write(std::string_view name, FieldKind kind, const void* value, 
   std::memcpy(part_.storage.data() + field.offset, value, size);
 }
 
-PartMaker& PartMaker::set_shape(std::string_view name, std::string_view of_whole) {
-  const Field& to = find(*part_.op, name);
-  const Field& from = find(*whole_.op, of_whole);
-  require(to.kind == FieldKind::Shape && from.kind == FieldKind::Shape, name);
+void PartMaker::copy_field(const Field& from, const Field& to) {
+  require(from.kind == to.kind && from.size == to.size, to.name);
   std::memcpy(part_.storage.data() + to.offset, whole_.storage.data() + from.offset, to.size);
-  if (!whole_.extras) return *this;
+  if (!whole_.extras) return;
   for (const DimUse& use : whole_.extras->uses)
     if (use.offset >= from.offset && use.offset < from.offset + from.size)
       uses_.push_back({static_cast<std::uint16_t>(use.offset - from.offset + to.offset), use.dim});
+}
+
+PartMaker& PartMaker::set_shape(std::string_view name, std::string_view of_whole) {
+  const Field& from = find(*whole_.op, of_whole);
+  require(from.kind == FieldKind::Shape, name);
+  copy_field(from, find(*part_.op, name));
+  return *this;
+}
+
+PartMaker& PartMaker::copy(std::string_view name) {
+  const Field& from = find(*whole_.op, name);
+  require(from.kind != FieldKind::ShapeList && from.kind != FieldKind::IntegerList &&
+              from.kind != FieldKind::Text,
+          name);
+  copy_field(from, find(*part_.op, name));
   return *this;
 }
 
@@ -65,6 +78,33 @@ Descriptor PartMaker::make(Fault& fault) {
   // The whole's dims are checked with the whole: not every part has all of them.
   fault = part_.op->resolve(part_);
   return part_;
+}
+
+// --- Operands ----------------------------------------------------------------------------------
+
+OperandView take_tensor(Scratch& scratch, const Shape& shape, DType dtype) {
+  const auto bytes = static_cast<std::size_t>(shape.elements() * storage_bytes(dtype));
+  OperandView view;
+  view.data = scratch.take<std::byte>(bytes);
+  view.rank = shape.rank;
+  view.dtype = storage_of(dtype);
+  std::int64_t stride = 1;
+  for (int axis = shape.rank - 1; axis >= 0; --axis) {
+    view.extents[static_cast<std::size_t>(axis)] = shape[axis];
+    view.strides[static_cast<std::size_t>(axis)] = stride;
+    stride *= shape[axis];
+  }
+  return view;
+}
+
+PartOperands::PartOperands(const Operator& op) : op_(op) {
+  require(op.operands.size() <= kMost, "it has too many operands");
+}
+
+PartOperands& PartOperands::set(std::string_view name, const OperandView& view) {
+  for (std::size_t i = 0; i < op_.operands.size(); ++i)
+    if (op_.operands[i].name == name) views_[i] = view;
+  return *this;
 }
 
 // --- Selection ---------------------------------------------------------------------------------

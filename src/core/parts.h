@@ -3,6 +3,7 @@
 // new kernel of a part serves the whole.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -13,6 +14,7 @@
 #include "core/descriptor.h"
 #include "core/plan.h"
 #include "core/registry.h"
+#include "core/scratch.h"
 
 namespace planq {
 
@@ -31,17 +33,38 @@ class PartMaker {
   }
   // A shape of the whole, with the dims that it has there.
   PartMaker& set_shape(std::string_view field, std::string_view of_whole);
+  // What the whole has under the same name, with its dims; no list.
+  PartMaker& copy(std::string_view field);
 
   // The first fault of the part's own rules goes to `fault`; its field is the part's.
   Descriptor make(Fault& fault);
 
  private:
   const Field& find(const Operator& op, std::string_view field) const;
+  void copy_field(const Field& from, const Field& to);
   void write(std::string_view field, FieldKind kind, const void* value, std::size_t size);
 
   const Descriptor& whole_;
   Descriptor part_;
   std::vector<DimUse> uses_;
+};
+
+// A tensor without gaps that one part writes and another reads.
+OperandView take_tensor(Scratch& scratch, const Shape& shape, DType dtype);
+
+// A part's operands, by its own names. Names that it does not have are passed over.
+class PartOperands {
+ public:
+  explicit PartOperands(const Operator& op);
+
+  PartOperands& set(std::string_view name, const OperandView& view);
+  Operands all() const { return {views_.data(), op_.operands.size()}; }
+
+ private:
+  static constexpr std::size_t kMost = 16;  // what no operator with parts has more of
+
+  const Operator& op_;
+  std::array<OperandView, kMost> views_{};
 };
 
 // What a plan of these parts needs beside the memory that the parts hand on, for all extents.

@@ -18,7 +18,7 @@
 #include "core/registry.h"
 #include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
-#include "cuda/pairs.cuh"
+#include "cuda/neighbours.cuh"
 
 namespace planq::cuda {
 
@@ -138,20 +138,7 @@ struct UnitElements {
 
   // Rounds each number once. A NaN becomes the canonical one.
   __device__ __forceinline__ void narrow(const float (&values)[kCount]) {
-    if constexpr (sizeof(T) == 2) {
-      // The conversion makes each NaN 0x7FFF, which as a signed integer is above all that is none.
-      constexpr std::uint32_t kNaN = std::is_same_v<T, math::Half> ? 0x7E007E00u : 0x7FC07FC0u;
-#pragma unroll
-      for (int i = 0; i < kCount; i += 2) {
-        const float second = i + 1 < kCount ? values[(i + 1) % kCount] : 0.0f;
-        words[i / 2] = __vmins2(pair_of(values[i], second, T{}), kNaN);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        words[i] =
-            __float_as_uint(values[i] == values[i] ? values[i] : math::canonical_nan<float>());
-    }
+    narrow_words<T>(values, words);
   }
 
   __device__ __forceinline__ void store_whole(T* to) const {

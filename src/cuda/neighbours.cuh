@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/operands.h"
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
+#include "cuda/pairs.cuh"
 
 namespace planq::cuda {
 
@@ -20,6 +22,10 @@ struct Neighbours {
 
   T each[kCount];
 
+  __device__ __forceinline__ void fill(T element) {
+#pragma unroll
+    for (T& own : each) own = element;
+  }
   __device__ __forceinline__ void load(const T* from) {
     if constexpr (kBytes >= kVectorBytes) {
       uint4 vectors[kBytes / kVectorBytes];
@@ -45,6 +51,37 @@ struct Neighbours {
     }
   }
 };
+
+// Numbers as they lie in memory, each rounded once: two of 16 bits, or one of 32, in a word. A NaN
+// becomes the canonical one.
+template <class T, int kCount, int kWords>
+__device__ __forceinline__ void narrow_words(const float (&values)[kCount],
+                                             std::uint32_t (&words)[kWords]) {
+  static_assert(kWords == (kCount * static_cast<int>(sizeof(T)) + 3) / 4);
+  if constexpr (sizeof(T) == 2) {
+    // The conversion makes each NaN 0x7FFF, which as a signed integer is above all that is none.
+    constexpr std::uint32_t kNaN = std::is_same_v<T, math::Half> ? 0x7E007E00u : 0x7FC07FC0u;
+#pragma unroll
+    for (int i = 0; i < kCount; i += 2) {
+      const float second = i + 1 < kCount ? values[(i + 1) % kCount] : 0.0f;
+      words[i / 2] = __vmins2(pair_of(values[i], second, T{}), kNaN);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      words[i] = __float_as_uint(values[i] == values[i] ? values[i] : math::canonical_nan<float>());
+  }
+}
+
+// The same as neighbours.
+template <class T, int kCount>
+__device__ __forceinline__ Neighbours<T, kCount> narrow_neighbours(const float (&values)[kCount]) {
+  Neighbours<T, kCount> rounded;
+  std::uint32_t words[(sizeof rounded.each + 3) / 4];
+  narrow_words<T>(values, words);
+  memcpy(rounded.each, words, sizeof rounded.each);
+  return rounded;
+}
 
 // Whether every row of an operand is whole words that lie at aligned addresses. `row_bytes`: of its
 // last axis; `size`: of what strides count.

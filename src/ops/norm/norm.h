@@ -15,6 +15,7 @@
 #include "core/sku.h"
 #include "math/ieee.h"
 #include "math/tree_sum.h"
+#include "ops/affine/quantized_output.h"
 
 namespace planq::norm {
 
@@ -50,7 +51,7 @@ inline void lay_out(Norm& norm, const Shape& shape) {
 
 // Checks the fields that both operators have, and fills in the type of the output.
 template <class Fields>
-Fault resolve(Fields& f) {
+Fault resolve_own(Fields& f) {
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
   if (f.shape.last() < 1 || f.shape.last() > kMaxLength)
     return {"shape", "expected 1 to " + std::to_string(kMaxLength) +
@@ -59,14 +60,19 @@ Fault resolve(Fields& f) {
   if (Fault fault = checks::dtype("weight_dtype", f.weight_dtype, kTypes); !fault.ok())
     return fault;
   if (f.output_dtype == DType::Unset) f.output_dtype = f.input_dtype;
-  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, kTypes); !fault.ok())
-    return fault;
+  if (Fault fault = affine::check_output_dtype(f.output_dtype); !fault.ok()) return fault;
   if (f.residual_dtype != DType::Unset)
     if (Fault fault = checks::dtype("residual_dtype", f.residual_dtype, kTypes); !fault.ok())
       return fault;
   f.weight_offset += 0.0;  // -0 and +0 make equal descriptors
   if (math::is_finite(static_cast<float>(f.weight_offset))) return {};
   return {"weight_offset", "expected a number of float32, got " + checks::number(f.weight_offset)};
+}
+
+// Behind the operator's other checks: those of codes make a descriptor of the operator.
+template <class Fields>
+Fault resolve_codes(const Descriptor& descriptor, Fields& f) {
+  return affine::resolve(descriptor, f.shape, f.input_dtype, f.output_dtype, f.quantized);
 }
 
 // All kernels promise the same.

@@ -11,6 +11,7 @@
 
 #include "cuda/divider.cuh"
 #include "cuda/element.cuh"
+#include "cuda/held_columns.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/neighbours.cuh"
 #include "cuda/tree_sum.cuh"
@@ -27,6 +28,8 @@ using std::int64_t;
 // Neighbours that a thread holds: a vector of the input.
 constexpr int kEach = cuda::kVectorBytes / static_cast<int>(sizeof(Element));
 constexpr int kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
+// Of a block that leaves room for others on its multiprocessor.
+constexpr int kHalfThreads = 512;
 // Of a block whose warps have a row each, and of one that reads single elements.
 constexpr int kFewThreads = 256, kFewWarps = kFewThreads / kWarp;
 // Elements that a thread of a block holds at most, and the longest row that is held.
@@ -46,86 +49,35 @@ struct RowArgs {
   bool round_before_weight;
 };
 
-// Calls visit(a number of the stored type) for one of kTypes.
-template <class Visit>
-__device__ __forceinline__ void with_type(DType type, const Visit& visit) {
-  if (type == DType::BFloat16)
-    visit(math::Bfloat16{});
-  else if (type == DType::Float16)
-    visit(math::Half{});
-  else
-    visit(float{});
-}
-
 // --- Sums ----------------------------------------------------------------------------------------
 
 // The sum over a team of `lanes` threads, for each of them: a warp, or a whole block, whose warps
-// leave theirs in `shared`. Thread t has the part behind that of thread t - 1, in each pass.
+// leave theirs in `shared`. A warp has the part behind that of the warp before it.
 template <int kPasses>
 __device__ __forceinline__ float team_sum(float (&passes)[kPasses], int lanes,
-                                          float (&shared)[kPasses][kMostWarps]) {
+                                          float (&shared)[kMostWarps]) {
   const cuda::AddNeighbours join;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
   for (int p = 0; p < kPasses; ++p) passes[p] = cuda::join_lanes(passes[p], join);
-  if (lanes > kWarp) {
-    if (lane == 0)
-#pragma unroll
-      for (int p = 0; p < kPasses; ++p) shared[p][warp] = passes[p];
-    __syncthreads();
-#pragma unroll
-    for (int p = 0; p < kPasses; ++p) {
-      const float other = lane < lanes / kWarp ? shared[p][lane] : math::kNoTerm;
-      passes[p] = cuda::join_lanes(other, join);
-    }
-  }
-  return cuda::join_neighbours(passes, join);
+  const float own = cuda::join_neighbours(passes, join);
+  if (lanes == kWarp) return own;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  if (lane == 0) shared[warp] = own;
+  __syncthreads();
+  return cuda::join_lanes(lane < lanes / kWarp ? shared[lane] : math::kNoTerm, join);
 }
 
 // --- Rows that are held --------------------------------------------------------------------------
 
-// The columns of one thread: kPasses times kEach neighbours. The team's are consecutive in a pass.
 template <int kPasses>
-struct HeldColumns {
-  int first, step, length;
+using Columns = cuda::HeldColumns<kPasses, kEach>;
 
-  __device__ __forceinline__ HeldColumns(const RowArgs& args)
-      : first(static_cast<int>(threadIdx.x) % args.lanes * kEach),
-        step(args.lanes * kEach),
-        length(args.length) {}
-  __device__ __forceinline__ HeldColumns(int first, int step, int length)
-      : first(first), step(step), length(length) {}
-  __device__ __forceinline__ HeldColumns<1> pass(int p) const { return {at(p), step, length}; }
-  __device__ __forceinline__ int at(int pass) const { return first + pass * step; }
-  __device__ __forceinline__ bool has(int pass) const { return at(pass) < length; }
-};
-
-// Everything is under way before the first of it is looked at.
+// Elements that add nothing to a sum where there is no column.
 template <class T, int kPasses>
-__device__ __forceinline__ void read_columns(const T* from, const HeldColumns<kPasses>& columns,
-                                             float (&to)[kPasses][kEach]) {
-  cuda::Neighbours<T, kEach> read[kPasses];
-#pragma unroll
-  for (int p = 0; p < kPasses; ++p)
-    if (columns.has(p)) read[p].load(from + columns.at(p));
-#pragma unroll
-  for (int p = 0; p < kPasses; ++p)
-#pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      to[p][i] = columns.has(p) ? math::widened(read[p].each[i]) : math::kNoTerm;
-}
-template <class T, int kPasses>
-__device__ __forceinline__ void write_columns(const float (&from)[kPasses][kEach],
-                                              const HeldColumns<kPasses>& columns, T* to) {
-#pragma unroll
-  for (int p = 0; p < kPasses; ++p) {
-    if (!columns.has(p)) continue;
-    cuda::Neighbours<T, kEach> rounded;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) rounded.each[i] = math::narrowed<T>(from[p][i]);
-    rounded.store(to + columns.at(p));
-  }
+__device__ __forceinline__ void read_terms(const T* from, const Columns<kPasses>& columns,
+                                           float (&to)[kPasses][kEach]) {
+  cuda::read_columns(from, columns, math::narrowed<T>(math::kNoTerm), to);
 }
 
 // What becomes of a row of results that a team holds: it is stored. Other ends of the kernel have
@@ -133,40 +85,53 @@ __device__ __forceinline__ void write_columns(const float (&from)[kPasses][kEach
 struct StoreFloats {
   template <int kPasses>
   static __device__ __forceinline__ void finish(const RowArgs& args, int64_t offset,
-                                                const HeldColumns<kPasses>& columns,
+                                                const Columns<kPasses>& columns,
                                                 const float (&y)[kPasses][kEach]) {
-    with_type(args.output_dtype, [&](auto type) {
-      write_columns(y, columns, static_cast<decltype(type)*>(args.output) + offset);
+    cuda::with_float(args.output_dtype, [&](auto type) {
+      cuda::write_columns(y, columns, static_cast<decltype(type)*>(args.output) + offset);
     });
   }
 };
 
+// Rounds a row to the type and stores it.
+template <class T, int kPasses>
+__device__ __forceinline__ void keep(const Columns<kPasses>& columns, T* to,
+                                     float (&x)[kPasses][kEach]) {
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p) {
+    const auto rounded = cuda::narrow_neighbours<T>(x[p]);
+    if (columns.has(p)) rounded.store(to + columns.at(p));
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[p][i] = math::widened(rounded.each[i]);
+  }
+}
+
 // The row, with the residual added and stored.
 template <int kPasses>
 __device__ __forceinline__ void read_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
-                                         const HeldColumns<kPasses>& columns,
+                                         const Columns<kPasses>& columns,
                                          float (&x)[kPasses][kEach]) {
-  read_columns(args.input + at.at[kInputPlace], columns, x);
+  read_terms(args.input + at.at[kInputPlace], columns, x);
   if (args.residual) {
-    with_type(args.residual_dtype, [&](auto type) {
+    cuda::with_float(args.residual_dtype, [&](auto type) {
       using T = decltype(type);
       T* const residual = static_cast<T*>(args.residual) + at.at[kResidualPlace];
       float other[kPasses][kEach];
-      read_columns(static_cast<const T*>(residual), columns, other);
+      read_terms(static_cast<const T*>(residual), columns, other);
 #pragma unroll
       for (int p = 0; p < kPasses; ++p)
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) x[p][i] = math::rounded_to<T>(x[p][i] + other[p][i]);
-      write_columns(x, columns, residual);
+        for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[p][i];
+      keep(columns, residual, x);
     });
   }
 }
 
 // What each column of a pass is multiplied by.
-__device__ __forceinline__ void read_weights(const RowArgs& args, const HeldColumns<1>& columns,
+__device__ __forceinline__ void read_weights(const RowArgs& args, const Columns<1>& columns,
                                              float (&w)[1][kEach]) {
-  with_type(args.weight_dtype, [&](auto type) {
-    read_columns(static_cast<const decltype(type)*>(args.weight), columns, w);
+  cuda::with_float(args.weight_dtype, [&](auto type) {
+    read_terms(static_cast<const decltype(type)*>(args.weight), columns, w);
   });
 #pragma unroll
   for (int i = 0; i < kEach; ++i) w[0][i] = w[0][i] + args.weight_offset;
@@ -178,36 +143,34 @@ constexpr bool kReadsEarly = kPasses == 1;
 
 // The sum of term(element) over a row.
 template <int kPasses, class Term>
-__device__ __forceinline__ float held_sum(const RowArgs& args, const HeldColumns<kPasses>& columns,
+__device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPasses>& columns,
                                           const float (&x)[kPasses][kEach],
-                                          float (&shared)[kPasses][kMostWarps], const Term& term) {
+                                          float (&shared)[kMostWarps], const Term& term) {
   float passes[kPasses];
 #pragma unroll
   for (int p = 0; p < kPasses; ++p) {
     float terms[kEach];
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) terms[i] = columns.has(p) ? term(x[p][i]) : math::kNoTerm;
-    passes[p] = cuda::join_neighbours(terms, cuda::AddNeighbours{});
+    for (int i = 0; i < kEach; ++i) terms[i] = term(x[p][i]);
+    const float joined = cuda::join_neighbours(terms, cuda::AddNeighbours{});
+    passes[p] = columns.has(p) ? joined : math::kNoTerm;
   }
   return math::filled_sum(team_sum(passes, args.lanes, shared), args.length);
 }
 
 // One pass of a row: distances from the mean, divided and multiplied by the weight.
 template <bool kCentred, int kPasses>
-__device__ __forceinline__ void scale_pass(const RowArgs& args, const HeldColumns<1>& columns,
+__device__ __forceinline__ void scale_pass(const RowArgs& args, const Columns<1>& columns,
                                            float mean, float factor, float (&x)[kEach],
                                            float (&w)[1][kEach]) {
 #pragma unroll
   for (int i = 0; i < kEach; ++i) x[i] = math::normalized(x[i], mean, factor);
-  if (!kCentred && args.round_before_weight) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) x[i] = math::rounded_to<Element>(x[i]);
-  }
+  if (!kCentred && args.round_before_weight) cuda::round_neighbours<Element>(x);
   if constexpr (!kReadsEarly<kPasses>) read_weights(args, columns, w);
   if (kCentred && args.bias) {
     float bias[1][kEach];
-    with_type(args.bias_dtype, [&](auto type) {
-      read_columns(static_cast<const decltype(type)*>(args.bias), columns, bias);
+    cuda::with_float(args.bias_dtype, [&](auto type) {
+      read_terms(static_cast<const decltype(type)*>(args.bias), columns, bias);
     });
 #pragma unroll
     for (int i = 0; i < kEach; ++i) x[i] = __fmaf_rn(x[i], w[0][i], bias[0][i]);
@@ -218,10 +181,12 @@ __device__ __forceinline__ void scale_pass(const RowArgs& args, const HeldColumn
 }
 
 template <bool kCentred, int kPasses, int kThreads, class End>
-__global__ void __launch_bounds__(kThreads, kThreads == kFewThreads ? 3 : 1)
+__global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1
+                                            : kCentred               ? 2
+                                                                     : 3)
     normalize_held(const __grid_constant__ RowArgs args) {
-  __shared__ float shared[2][kPasses][kMostWarps];
-  const HeldColumns<kPasses> columns(args);
+  __shared__ float shared[2][kMostWarps];
+  const auto columns = cuda::held_columns<kPasses, kEach>(args.lanes, args.length);
   const int teams = static_cast<int>(blockDim.x) / args.lanes;
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
 #pragma unroll 1
@@ -253,7 +218,7 @@ constexpr int kMostRuns = static_cast<int>(kMaxLength) / kWarp;
 
 __device__ __forceinline__ float element_of(const void* from, DType type, int64_t place) {
   float element = 0;
-  with_type(type, [&](auto own) {
+  cuda::with_float(type, [&](auto own) {
     element = math::widened(static_cast<const decltype(own)*>(from)[place]);
   });
   return element;
@@ -271,7 +236,7 @@ struct ScatteredRow {
     return math::widened(args.input[at.at[kInputPlace] + column]);
   }
   __device__ __forceinline__ void add_residual() const {
-    with_type(args.residual_dtype, [&](auto type) {
+    cuda::with_float(args.residual_dtype, [&](auto type) {
       using T = decltype(type);
       const Element* const input = args.input + at.at[kInputPlace];
       T* const residual = static_cast<T*>(args.residual) + at.at[kResidualPlace];
@@ -282,7 +247,7 @@ struct ScatteredRow {
   }
   // The sum of term(element).
   template <class Term>
-  __device__ __forceinline__ float sum(float (&runs)[kMostRuns], float (&warps)[1][kMostWarps],
+  __device__ __forceinline__ float sum(float (&runs)[kMostRuns], float (&warps)[kMostWarps],
                                        const Term& term) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int count = (args.length + kWarp - 1) / kWarp;
@@ -318,7 +283,7 @@ struct ScatteredRow {
 template <bool kCentred>
 __global__ void __launch_bounds__(kFewThreads)
     normalize_scattered(const __grid_constant__ RowArgs args) {
-  __shared__ float runs[kMostRuns], warps[1][kMostWarps];
+  __shared__ float runs[kMostRuns], warps[kMostWarps];
 #pragma unroll 1
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const ScatteredRow own = {args, args.layout.offsets(row)};
@@ -330,7 +295,7 @@ __global__ void __launch_bounds__(kFewThreads)
         own.sum(runs, warps, [&](float x) { return math::squared_distance(x, mean); });
     const float factor =
         math::norm_factor(squares, args.length, static_cast<float>(args.eps.get()));
-    with_type(args.output_dtype, [&](auto type) {
+    cuda::with_float(args.output_dtype, [&](auto type) {
       using T = decltype(type);
       T* const output = static_cast<T*>(args.output) + own.at.at[kOutputPlace];
 #pragma unroll 4
@@ -344,45 +309,45 @@ __global__ void __launch_bounds__(kFewThreads)
 
 using NormKernel = void (*)(RowArgs);
 
-// By the logarithm of the passes.
-template <bool kCentred>
-constexpr NormKernel kOfWarps[] = {normalize_held<kCentred, 1, kFewThreads, StoreFloats>,
-                                   normalize_held<kCentred, 2, kFewThreads, StoreFloats>};
-template <bool kCentred>
-constexpr NormKernel kOfBlocks[] = {
-    normalize_held<kCentred, 1, kMostThreads, StoreFloats>,
-    normalize_held<kCentred, 2, kMostThreads, StoreFloats>,
-    normalize_held<kCentred, kBlockPasses, kMostThreads, StoreFloats>};
+template <bool kCentred, int kPasses, int kThreads>
+constexpr NormKernel kHeld = normalize_held<kCentred, kPasses, kThreads, StoreFloats>;
 
 template <bool kCentred>
 Status preload_norms() {
-  for (const NormKernel kernel : kOfWarps<kCentred>) PLANQ_TRY(cuda::preload(kernel));
-  for (const NormKernel kernel : kOfBlocks<kCentred>) PLANQ_TRY(cuda::preload(kernel));
+  for (const NormKernel kernel :
+       {kHeld<kCentred, 1, kFewThreads>, kHeld<kCentred, kWarpPasses, kFewThreads>,
+        kHeld<kCentred, 1, kHalfThreads>, kHeld<kCentred, kBlockPasses, kHalfThreads>,
+        kHeld<kCentred, 1, kMostThreads>, kHeld<kCentred, kBlockPasses, kMostThreads>})
+    PLANQ_TRY(cuda::preload(kernel));
   return cuda::preload(normalize_scattered<kCentred>);
 }
 
 // Which threads hold rows.
 struct Team {
-  NormKernel kernel;
-  int lanes, teams;  // threads of a row, rows of a block
+  int passes, lanes, teams;  // vectors of a thread, threads of a row, rows of a block
 };
 
-template <bool kCentred>
 Team team_of(const Norm& norm, const Device& device) {
   const int64_t vectors = norm.length() / kEach, multiprocessors = device.multiprocessors;
   const bool few = norm.rows <= 2 * multiprocessors;
   if (vectors <= kWarp || (!few && vectors <= kWarpPasses * kWarp)) {
-    int passes_log2 = 0;
-    while (vectors > int64_t{kWarp} << passes_log2) ++passes_log2;
     const int64_t wanted = norm.rows / (4 * std::max<int64_t>(multiprocessors, 1));
-    return {kOfWarps<kCentred>[passes_log2], kWarp,
+    return {vectors > kWarp ? kWarpPasses : 1, kWarp,
             static_cast<int>(std::clamp<int64_t>(wanted, 1, kFewWarps))};
   }
   // Few rows: as many threads as there are; many: more bytes under way for each.
-  int passes_log2 = few ? 0 : kBlockPasses == 2 ? 1 : 2;
-  const auto lanes = [&] { return cuda::power_of_two(cuda::ceil_div(vectors, 1 << passes_log2)); };
-  while (lanes() > kMostThreads) ++passes_log2;
-  return {kOfBlocks<kCentred>[passes_log2], static_cast<int>(std::max<int64_t>(lanes(), kWarp)), 1};
+  const int passes = few && vectors <= kMostThreads ? 1 : kBlockPasses;
+  return {passes, static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp, 1};
+}
+
+template <bool kCentred>
+NormKernel kernel_of(const Team& team) {
+  const bool one = team.passes == 1;
+  if (team.lanes == kWarp)
+    return one ? kHeld<kCentred, 1, kFewThreads> : kHeld<kCentred, kWarpPasses, kFewThreads>;
+  if (team.lanes <= kHalfThreads)
+    return one ? kHeld<kCentred, 1, kHalfThreads> : kHeld<kCentred, kBlockPasses, kHalfThreads>;
+  return one ? kHeld<kCentred, 1, kMostThreads> : kHeld<kCentred, kBlockPasses, kMostThreads>;
 }
 
 // Whether threads can hold the rows, which then are whole vectors.
@@ -429,11 +394,11 @@ Status launch_norm(const Norm& norm, const Device& device, Bound& bound) {
     return cuda::launch(normalize_scattered<kCentred>, grid, arguments_of(norm, kFewThreads),
                         bound);
   }
-  const Team team = team_of<kCentred>(norm, device);
+  const Team team = team_of(norm, device);
   const cuda::Grid grid = {
       .blocks = std::min(cuda::ceil_div(norm.rows, team.teams), cuda::kMaxIndex),
       .threads = dim3(static_cast<unsigned>(team.lanes * team.teams))};
-  return cuda::launch(team.kernel, grid, arguments_of(norm, team.lanes), bound);
+  return cuda::launch(kernel_of<kCentred>(team), grid, arguments_of(norm, team.lanes), bound);
 }
 
 }  // namespace

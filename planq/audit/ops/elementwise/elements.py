@@ -91,10 +91,11 @@ def variety(problem: ProblemOfElements) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a problem, which shares nothing with the others."""
+    """A row of a problem, which shares no result with the others."""
 
     whole: Any
     row: int
+    shared: tuple[str, ...] = ()  # operands that every row has whole
 
     @property
     def problem(self) -> Any:
@@ -103,7 +104,8 @@ class Row:
 
     def _own(self, tensors: Arrays) -> Arrays:
         rows = slice(self.row, self.row + 1)
-        return {name: held[rows] if held.ndim else held for name, held in tensors.items()}
+        apart = {n: held.ndim > 0 and n not in self.shared for n, held in tensors.items()}
+        return {n: held[rows] if apart[n] else held for n, held in tensors.items()}
 
     def inputs(self, whole: Arrays) -> Arrays:
         """Of tensors the row, of numbers all."""
@@ -114,10 +116,10 @@ class Row:
         return self._own(whole)
 
 
-def rows_of(problem: ProblemOfElements) -> Iterator[Row]:
+def rows_of(problem: ProblemOfElements, shared: tuple[str, ...] = ()) -> Iterator[Row]:
     """The rows; of one axis there are none."""
     rows = problem.shape[0] if len(problem.shape) > 1 else 0
-    return (Row(problem, row) for row in range(rows))
+    return (Row(problem, row, shared) for row in range(rows))
 
 
 @dataclass(frozen=True)

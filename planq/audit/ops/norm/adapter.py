@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import planq
+from planq.audit.from_reference import descriptor_of
 from planq.audit.memory import Device, Host
 from planq.audit.ops.norm import cases
 from planq.audit.ops.norm.cases import Case, Formula
@@ -25,7 +26,8 @@ class NormTests:
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""
-        return cases.cases(self.make_problem, self.formula, self.others)
+        own = (self.make_problem, self.formula, self.others)
+        return (*cases.cases(*own), *cases.coded_cases(*own))
 
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
@@ -33,8 +35,7 @@ class NormTests:
 
     def descriptor(self, problem: Hashable) -> planq.Descriptor:
         """The problem as a descriptor: their fields have the same names."""
-        made: planq.Descriptor = self.make_descriptor(**vars(problem))
-        return made
+        return descriptor_of(self.make_descriptor.operator, problem)
 
     def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
         """The problem with `count` elements: rows are not so long."""

@@ -11,6 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from planq.audit.ops.affine.quantized_output import (
+    NAMES,
+    chosen_fields,
+    parameters,
+    shared_by_rows,
+    text_of,
+)
 from planq.audit.reference import inputs
 from planq.audit.reference.formats import VECTOR, Array
 
@@ -43,9 +50,9 @@ Formula = Callable[[Any, dict[str, Array]], dict[str, Array]]
 
 def id_of(problem: Any) -> str:
     """A stable name: the shape and every other field that is given."""
-    shape, *others = asdict(problem).items()
+    shape, *others = ((n, v) for n, v in asdict(problem).items() if n not in NAMES)
     told = [f"{name}={value}" for name, value in others if value not in (None, False, 0.0)]
-    return ",".join(["x".join(map(str, shape[1])), *told])
+    return ",".join(["x".join(map(str, shape[1])), *told]) + text_of(problem)
 
 
 def is_whole(problem: Any) -> bool:
@@ -66,7 +73,7 @@ class Row:
         return replace(self.whole, shape=(1, *self.whole.shape[1:]))
 
     def _own(self, tensors: dict[str, Array]) -> dict[str, Array]:
-        shared = ("weight", "bias", "eps")
+        shared = ("weight", "bias", "eps", *shared_by_rows(self.whole))
         own = slice(self.row, self.row + 1)
         return {name: held if name in shared else held[own] for name, held in tensors.items()}
 
@@ -116,7 +123,7 @@ class Case:
             made["residual"] = inputs.make(self.data, p.shape, p.residual_dtype, seed + 2)
         if getattr(p, "bias_dtype", None) is not None:
             made["bias"] = inputs.make("mixed", columns, p.bias_dtype, seed + 3)
-        return made
+        return {**made, **parameters(p, seed)}
 
     def expected(self, given: dict[str, Array]) -> dict[str, Array]:
         """The reference's outputs."""
@@ -149,4 +156,42 @@ def cases(
         problem = make(shape=shape, input_dtype=given, output_dtype=wanted, **fields)
         kind, eps = KINDS[(turn + seed // 8) % len(KINDS)], EPS[(seed + seed // 6) % len(EPS)]
         found.append(Case(problem, formula, kind, eps, seed))
+    return tuple(found)
+
+
+# Of codes: rows of a warp and of a block, whole vectors and not, whole groups and not.
+CODED_SHAPES = (
+    (5, 64),
+    (3, 4, 7),
+    (2, 4096),
+    (700, 8),
+    (3, 520),
+    (2, 5120),
+    (300, 512),
+    (2, 2, 96),
+    (3, 1025),
+    (2, 9216),
+    (64,),
+    (1, 17000),
+    (2, 16384),
+    (40, 256),
+)
+
+
+def coded_cases(
+    make: Callable[..., Any], formula: Formula, others: tuple[dict[str, Any], ...]
+) -> tuple[Case, ...]:
+    """Codes of every kind from every type of input."""
+    found: list[Case] = []
+    for place, fields in enumerate(chosen_fields()):
+        turn = place + place // len(CODED_SHAPES)
+        problem = make(
+            shape=CODED_SHAPES[turn % len(CODED_SHAPES)],
+            weight_dtype=DTYPES[(turn + place // 3) % 3],
+            residual_dtype=(None, *DTYPES)[(turn + 1) % 4],
+            **others[turn % len(others)],
+            **fields,
+        )
+        kind, eps = KINDS[(turn + place // 8) % len(KINDS)], EPS[place % len(EPS)]
+        found.append(Case(problem, formula, kind, eps, 5000 + place))
     return tuple(found)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <type_traits>
 
@@ -133,8 +134,10 @@ template <DType kOutputType>
 constexpr Kernel kActivation =
     kernel<cuda::kElement, kOutputType, Backend::Cuda>(prepare<kOutputType>, bind<kOutputType>);
 
-constexpr Kernel kKernels[] = {kActivation<DType::Float16>, kActivation<DType::BFloat16>,
-                               kActivation<DType::Float32>};
+constexpr auto kKernels =
+    joined(std::array{kActivation<DType::Float16>, kActivation<DType::BFloat16>,
+                      kActivation<DType::Float32>},
+           affine::quantized_parts<Fields, Backend::Cuda, cuda::kElement>("activation"));
 
 }  // namespace
 }  // namespace planq::activation

@@ -15,10 +15,10 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, elementwise::kTypes); !fault.ok())
     return fault;
-  if (Fault fault = checks::dtype("output_dtype", f.output_dtype, elementwise::kTypes); !fault.ok())
-    return fault;
-  if (f.gated || f.layout == GateLayout::Halves) return {};
-  return {"layout", "expected halves without gated, got " + std::string(name_of(f.layout))};
+  if (Fault fault = affine::check_output_dtype(f.output_dtype); !fault.ok()) return fault;
+  if (!f.gated && f.layout != GateLayout::Halves)
+    return {"layout", "expected halves without gated, got " + std::string(name_of(f.layout))};
+  return affine::resolve(descriptor, f.shape, f.input_dtype, f.output_dtype, f.quantized);
 }
 
 }  // namespace

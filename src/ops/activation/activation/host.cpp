@@ -79,9 +79,11 @@ constexpr std::array kActivationOfInput = {kActivation<kInputType, DType::Float1
                                            kActivation<kInputType, DType::BFloat16>,
                                            kActivation<kInputType, DType::Float32>};
 
-constexpr auto kKernels =
-    joined(kActivationOfInput<DType::Float16>, kActivationOfInput<DType::BFloat16>,
-           kActivationOfInput<DType::Float32>);
+constexpr auto kKernels = joined(
+    kActivationOfInput<DType::Float16>, kActivationOfInput<DType::BFloat16>,
+    kActivationOfInput<DType::Float32>,
+    affine::quantized_parts<Fields, Backend::Host, DType::Float16, DType::BFloat16, DType::Float32>(
+        "activation"));
 
 }  // namespace
 }  // namespace planq::activation

@@ -44,29 +44,6 @@ struct GatherArgs {
   int64_t row_blocks;
 };
 
-// Floats rounded to the output's type. What the hardware makes of a NaN is not the canonical one.
-template <int kCount>
-__device__ __forceinline__ cuda::Neighbours<Element, kCount> rounded(
-    const float (&values)[kCount]) {
-  cuda::Neighbours<Element, kCount> made;
-  bool any_nan = false;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) any_nan |= values[i] != values[i];
-  if constexpr (sizeof(Element) == 2 && kCount % 2 == 0) {
-    if (!any_nan) {
-      std::uint32_t pairs[kCount / 2];
-#pragma unroll
-      for (int i = 0; i < kCount; i += 2)
-        pairs[i / 2] = cuda::pair_of(values[i], values[i + 1], Element{});
-      memcpy(made.each, pairs, sizeof pairs);
-      return made;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) made.each[i] = math::narrow<Element>(values[i]);
-  return made;
-}
-
 template <DType kTableType, int kCount>
 __global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ GatherArgs args) {
   if (blockIdx.x >= args.row_blocks)
@@ -99,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ 
 #pragma unroll
         for (int i = 0; i < kCount; ++i) values[i] = values[i] * factor;
       }
-      rounded(values).store(output + unit * kCount);
+      cuda::narrow_neighbours<Element>(values).store(output + unit * kCount);
     }
   }
 }

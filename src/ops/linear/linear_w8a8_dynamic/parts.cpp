@@ -10,42 +10,6 @@ namespace planq::linear_w8a8_dynamic {
 
 namespace {
 
-// A tensor without gaps in the workspace.
-OperandView view_of(void* data, const Shape& shape, DType dtype) {
-  OperandView view;
-  view.data = data;
-  view.rank = shape.rank;
-  view.dtype = storage_of(dtype);
-  std::int64_t stride = 1;
-  for (int axis = shape.rank - 1; axis >= 0; --axis) {
-    view.extents[static_cast<std::size_t>(axis)] = shape[axis];
-    view.strides[static_cast<std::size_t>(axis)] = stride;
-    stride *= shape[axis];
-  }
-  return view;
-}
-
-OperandView take(Scratch& scratch, const Shape& shape, DType dtype) {
-  const auto bytes = static_cast<std::size_t>(shape.elements() * storage_bytes(dtype));
-  return view_of(scratch.take<std::byte>(bytes), shape, dtype);
-}
-
-// A part's operands, by its own names.
-class PartOperands {
- public:
-  explicit PartOperands(const Operator& op) : op_(op) {}
-
-  void set(std::string_view name, const OperandView& view) {
-    for (std::size_t i = 0; i < op_.operands.size(); ++i)
-      if (op_.operands[i].name == name) views_[i] = view;
-  }
-  Operands all() const { return {views_.data(), op_.operands.size()}; }
-
- private:
-  const Operator& op_;
-  std::array<OperandView, 16> views_{};
-};
-
 PartOperands quantization_operands(const Operator& op, const Call& call, const Pieces& pieces) {
   PartOperands part(op);
   part.set("input", call.operands[kInput]);
@@ -82,10 +46,11 @@ Pieces book(const Fields& f, Scratch& scratch) {
   const Shape rows = parameter_shape(f.input_shape, {ScopeKind::Token});
   const Shape scales = parameter_shape(f.input_shape, f.input_scope);
   Pieces pieces;
-  pieces.codes = take(scratch, packed_shape(f.input_shape, f.code_dtype), f.code_dtype);
-  pieces.scale = take(scratch, scales, f.scale_dtype);
-  if (f.input_mode == Mode::Asymmetric) pieces.zero_point = take(scratch, scales, DType::Int32);
-  if (f.weight_mode == Mode::Asymmetric) pieces.sum = take(scratch, rows, DType::Int32);
+  pieces.codes = take_tensor(scratch, packed_shape(f.input_shape, f.code_dtype), f.code_dtype);
+  pieces.scale = take_tensor(scratch, scales, f.scale_dtype);
+  if (f.input_mode == Mode::Asymmetric)
+    pieces.zero_point = take_tensor(scratch, scales, DType::Int32);
+  if (f.weight_mode == Mode::Asymmetric) pieces.sum = take_tensor(scratch, rows, DType::Int32);
   pieces.bytes = scratch.bytes();
   pieces.rest = scratch.take<std::byte>(0);
   return pieces;

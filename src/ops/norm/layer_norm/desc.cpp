@@ -8,9 +8,11 @@ namespace {
 
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
-  if (Fault fault = norm::resolve(f); !fault.ok()) return fault;
-  if (f.bias_dtype == DType::Unset) return {};
-  return checks::dtype("bias_dtype", f.bias_dtype, norm::kTypes);
+  if (Fault fault = norm::resolve_own(f); !fault.ok()) return fault;
+  if (f.bias_dtype != DType::Unset)
+    if (Fault fault = checks::dtype("bias_dtype", f.bias_dtype, norm::kTypes); !fault.ok())
+      return fault;
+  return norm::resolve_codes(descriptor, f);
 }
 
 }  // namespace

@@ -2,8 +2,12 @@
 // bias.
 #pragma once
 
+#include <array>
+#include <cstddef>
+
 #include "core/operands.h"
 #include "core/registry.h"
+#include "ops/affine/quantized_output.h"
 #include "ops/norm/norm.h"
 
 namespace planq::layer_norm {
@@ -16,26 +20,42 @@ struct Fields {
   DType residual_dtype = DType::Unset;
   double weight_offset = 0.0;
   DType bias_dtype = DType::Unset;
+  affine::QuantizedOutput quantized;
 };
 
-inline constexpr Field kFields[] = {
-    PLANQ_FIELD(Fields, shape).required().from("input.shape"),
-    PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
-    PLANQ_FIELD(Fields, weight_dtype).required().from("weight.dtype"),
-    PLANQ_FIELD(Fields, output_dtype),
-    PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
-    PLANQ_FIELD(Fields, weight_offset),
-    PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype"),
-};
+inline constexpr auto kFields =
+    joined(std::array{PLANQ_FIELD(Fields, shape).required().from("input.shape"),
+                      PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
+                      PLANQ_FIELD(Fields, weight_dtype).required().from("weight.dtype"),
+                      PLANQ_FIELD(Fields, output_dtype),
+                      PLANQ_FIELD(Fields, residual_dtype).from("residual.dtype"),
+                      PLANQ_FIELD(Fields, weight_offset),
+                      PLANQ_FIELD(Fields, bias_dtype).from("bias.dtype")},
+           affine::quantized_fields(offsetof(Fields, quantized)));
 
 // Positions in Operands.
-enum Operand : int { kInput, kWeight, kBias, kResidual, kOutput, kEps };
+enum Operand : int {
+  kInput,
+  kWeight,
+  kBias,
+  kResidual,
+  kOutput,
+  kScale,
+  kZeroPoint,
+  kInverseTensorScale,
+  kFloatingOutput,
+  kEps
+};
 inline constexpr auto kOperands = operands(
     kFields, {{"input", Role::Input, "input_dtype", "shape"},
               {"weight", Role::Input, "weight_dtype", last_of("shape")},
               {"bias", Role::Input, "bias_dtype", last_of("shape"), is_set("bias_dtype")},
               {"residual", Role::InOut, "residual_dtype", "shape", is_set("residual_dtype")},
-              tensor("output", Role::Output, "output_dtype", "shape").in_place_of("input"),
+              affine::codes_line().in_place_of("input"),
+              affine::scale_line(),
+              affine::zero_point_line(),
+              affine::inverse_tensor_scale_line(),
+              affine::floating_output_line(),
               scalar("eps", Role::Input, DType::Float64)});
 
 inline norm::Norm norm_of(const Call& call) {

@@ -30,8 +30,10 @@ constexpr auto kOfInput = norm::kernels_of_outputs([](auto output) -> Kernel {
           .bind = host::bind<compute<kInputType>>};
 });
 
-constexpr auto kKernels =
-    joined(kOfInput<DType::Float16>, kOfInput<DType::BFloat16>, kOfInput<DType::Float32>);
+constexpr auto kKernels = joined(
+    kOfInput<DType::Float16>, kOfInput<DType::BFloat16>, kOfInput<DType::Float32>,
+    affine::quantized_parts<Fields, Backend::Host, DType::Float16, DType::BFloat16, DType::Float32>(
+        "layer_norm"));
 
 }  // namespace
 }  // namespace planq::layer_norm

@@ -14,7 +14,7 @@ Status bind(const Call& call, Bound& bound) {
   return norm::launch_norm<false>(norm_of(call), call.device, bound);
 }
 
-constexpr auto kKernels = norm::kernels_of_outputs([](auto output) -> Kernel {
+constexpr auto kFloating = norm::kernels_of_outputs([](auto output) -> Kernel {
   constexpr DType kOutputType = output.value;
   return {.op = "rms_norm",
           .body = "rows",
@@ -29,6 +29,9 @@ constexpr auto kKernels = norm::kernels_of_outputs([](auto output) -> Kernel {
           .prepare = prepare,
           .bind = bind};
 });
+
+constexpr auto kKernels =
+    joined(kFloating, affine::quantized_parts<Fields, Backend::Cuda, cuda::kElement>("rms_norm"));
 
 }  // namespace
 }  // namespace planq::rms_norm

@@ -6,7 +6,11 @@ namespace planq::rms_norm {
 
 namespace {
 
-Fault resolve(Descriptor& descriptor) { return norm::resolve(descriptor.as<Fields>()); }
+Fault resolve(Descriptor& descriptor) {
+  Fields& f = descriptor.as<Fields>();
+  if (Fault fault = norm::resolve_own(f); !fault.ok()) return fault;
+  return norm::resolve_codes(descriptor, f);
+}
 
 }  // namespace
 

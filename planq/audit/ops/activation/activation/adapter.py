@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict
-from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import planq
+from planq.audit.from_reference import descriptor_of
 from planq.audit.memory import Device, Host
 from planq.audit.ops.activation.activation import cases
 from planq.audit.ops.activation.activation.reference import Problem
@@ -18,12 +17,6 @@ from planq.audit.runner import Bench
 
 if TYPE_CHECKING:
     from planq.audit.operators import Case
-
-
-@cache
-def descriptor(problem: Problem) -> planq.ActivationDescriptor:
-    """The problem as a descriptor: their fields have the same names."""
-    return planq.ActivationDescriptor(**asdict(problem))
 
 
 class ActivationTests(ElementTests):
@@ -43,7 +36,7 @@ class ActivationTests(ElementTests):
 
     def cases(self) -> tuple[Case, ...]:
         """Problems with elements."""
-        return cases.cases()
+        return (*cases.cases(), *cases.coded_cases())
 
     def empty_cases(self) -> tuple[Case, ...]:
         """Problems without elements."""
@@ -51,8 +44,7 @@ class ActivationTests(ElementTests):
 
     def descriptor(self, problem: Hashable) -> planq.Descriptor:
         """The library's descriptor of a problem."""
-        assert isinstance(problem, Problem)
-        return descriptor(problem)
+        return descriptor_of("activation", problem)
 
     def variety(self, problem: Hashable) -> str:
         """Whether rows are whole vectors, and where the sides are."""
@@ -66,7 +58,7 @@ TESTS = ActivationTests()
 
 def computed(problem: Problem, given: Arrays, device: Device | None = None) -> Array:
     """The output of a run on these operands."""
-    bench = Bench(device or Host(), descriptor(problem))
+    bench = Bench(device or Host(), descriptor_of("activation", problem))
     bench.load(given)
     bench.run()
     return bench.outputs()["output"]

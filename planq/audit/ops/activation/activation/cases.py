@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from planq.audit.ops.activation.activation.reference import Problem, activation
+from planq.audit.ops.affine.quantized_output import chosen_fields, parameters, shared_by_rows
 from planq.audit.ops.elementwise.elements import (
     DATA,
     EMPTY,
@@ -13,6 +15,8 @@ from planq.audit.ops.elementwise.elements import (
     PAIRS,
     SHAPES,
     ElementCase,
+    Row,
+    rows_of,
     values,
 )
 from planq.audit.reference.formats import Arrays
@@ -38,11 +42,15 @@ class Case(ElementCase):
         given = {"input": values(self.data, problem.input_shape, dtype, self.seed)}
         if problem.gated and not problem.is_packed:
             given["up"] = values(self.data, problem.shape, dtype, self.seed + 500)
-        return given
+        return {**given, **parameters(problem, self.seed)}
 
     def expected(self, given: Arrays) -> Arrays:
         """The reference's output."""
         return activation(self.problem, given)
+
+    def parts(self) -> Iterator[Row]:
+        """Rows, with what is one for all of them."""
+        return rows_of(self.problem, shared_by_rows(self.problem))
 
 
 @cache
@@ -73,4 +81,25 @@ def empty_cases() -> tuple[Case, ...]:
             shape = EMPTY[len(found) % len(EMPTY)]
             function = FUNCTIONS[len(found) % len(FUNCTIONS)]
             found.append(Case(Problem(shape, function, *gate, given, wanted)))
+    return tuple(found)
+
+
+# Of codes: rows of a warp and of a block, whole vectors and not, whole groups and not.
+CODED_SHAPES = (
+    *((5, 64), (3, 4, 7), (2, 4096), (70, 8), (3, 520), (2, 14336), (30, 512), (2, 2, 96)),
+    *((3, 1025), (64,), (1, 28672), (1, 40000), (40, 256), (2, 4104)),
+)
+
+
+@cache
+def coded_cases() -> tuple[Case, ...]:
+    """Codes of every kind from every type of input, with every function and layout."""
+    found: list[Case] = []
+    for place, fields in enumerate(chosen_fields()):
+        turn = place + place // len(CODED_SHAPES)
+        function = FUNCTIONS[(place + place // 6) % len(FUNCTIONS)]
+        gated, layout = GATES[(place + place // 5) % len(GATES)]
+        shape = CODED_SHAPES[turn % len(CODED_SHAPES)]
+        problem = Problem(shape, function, gated, layout, **fields)
+        found.append(Case(problem, DATA[(turn + place // 8) % len(DATA)], 5000 + place))
     return tuple(found)

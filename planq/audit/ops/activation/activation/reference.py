@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from planq.audit.ops.elementwise.elements import of_each, shape_text, stored
+from planq.audit.ops.affine.quantized_output import Codes, results, text_of
+from planq.audit.ops.elementwise.elements import of_each, shape_text
 from planq.audit.reference.formats import Array, Arrays
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Codes):
     """A function of the elements of a tensor, alone or as a gate."""
 
     shape: tuple[int, ...]
@@ -36,7 +37,8 @@ class Problem:
     def id(self) -> str:
         """A stable name."""
         gate = f"{self.function},{self.layout if self.gated else 'alone'}"
-        return f"{shape_text(self.shape)},{gate},{self.input_dtype}_{self.output_dtype}"
+        types = f"{self.input_dtype}_{self.output_dtype}"
+        return f"{shape_text(self.shape)},{gate},{types}{text_of(self)}"
 
 
 def relu(x: Array) -> Array:
@@ -73,4 +75,4 @@ def activation(problem: Problem, given: Arrays) -> Arrays:
         found = function_of(problem.function, np.ascontiguousarray(gate))
         if up is not None:
             found = found * up
-        return {"output": stored(found, problem.output_dtype)}
+        return results(problem, found, given)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planq.audit.ops.affine.quantized_output import Codes, results
 from planq.audit.ops.affine.reference import fma
 from planq.audit.ops.norm.reference import F32, factors, row_sums, weights, with_residual
-from planq.audit.reference.formats import Array, narrowed
+from planq.audit.reference.formats import Array
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Codes):
     """Rows and what is done to them: the descriptor's fields, in plain values."""
 
     shape: tuple[int, ...]
@@ -33,4 +34,4 @@ def layer_norm(problem: Problem, given: dict[str, Array]) -> dict[str, Array]:
         y = np.asarray(t * w)
     else:
         y = fma(t, *(np.broadcast_to(own, t.shape) for own in (w, given["bias"].astype(F32))))
-    return {**outputs, "output": narrowed(y, problem.output_dtype or problem.input_dtype)}
+    return {**outputs, **results(problem, y, given)}

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planq.audit.ops.affine.quantized_output import Codes, results
 from planq.audit.ops.norm.reference import F32, factors, row_sums, weights, with_residual
 from planq.audit.reference.formats import Array, narrowed
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Codes):
     """Rows and what is done to them: the descriptor's fields, in plain values."""
 
     shape: tuple[int, ...]
@@ -30,4 +31,4 @@ def rms_norm(problem: Problem, given: dict[str, Array]) -> dict[str, Array]:
     if problem.round_before_weight:
         t = narrowed(t, problem.input_dtype).astype(F32)
     y = np.asarray(t * weights(problem, given))
-    return {**outputs, "output": narrowed(y, problem.output_dtype or problem.input_dtype)}
+    return {**outputs, **results(problem, y, given)}
