@@ -109,13 +109,6 @@ __device__ __forceinline__ Compute<In> element_of(const uint4& v, int i) {
     return __hiloint2double(static_cast<int>(words[2 * i + 1]), static_cast<int>(words[2 * i]));
 }
 
-// The sign of each half repeated over its 16 bits: a mode of PRMT that __byte_perm does not offer.
-__device__ __forceinline__ std::uint32_t signs_of_halves(std::uint32_t word) {
-  std::uint32_t signs;
-  asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(signs) : "r"(word));
-  return signs;
-}
-
 // 0xFFFF in the place of each half that is NaN or infinite, 0 elsewhere: adding 0x8000 minus the
 // bits of infinity to a magnitude sets its sign bit exactly from infinity on, and never carries
 // into the next half.

@@ -60,6 +60,21 @@ __device__ __forceinline__ std::uint32_t masked_and_flipped(std::uint32_t word, 
   return result;
 }
 
+// The sign of each half repeated over its 16 bits: a mode of PRMT that __byte_perm does not offer.
+__device__ __forceinline__ std::uint32_t signs_of_halves(std::uint32_t word) {
+  std::uint32_t signs;
+  asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(signs) : "r"(word));
+  return signs;
+}
+
+// The bits of one word under a mask, and of another where it has none: likewise one instruction.
+__device__ __forceinline__ std::uint32_t bits_of_both(std::uint32_t under, std::uint32_t other,
+                                                      std::uint32_t mask) {
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(result) : "r"(under), "r"(other), "r"(mask));
+  return result;
+}
+
 // Two floats as codes of kBits bits, rounded and saturated, the first in the low bits; the bits of
 // `above` are shifted up to make room for them. A NaN has the code 0.
 template <bool kSigned, int kBits>

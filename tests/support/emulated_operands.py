@@ -21,6 +21,8 @@ class Given(ctypes.Structure):
 
 def placed(values: Array, past: int) -> Array:
     """A copy that begins so many elements past a vector, with as many behind each row."""
+    if values.ndim == 0:
+        return placed(values.reshape(1), past).reshape(())
     rows = values.shape[:-1] if values.ndim > 1 else ()
     padded = (*rows, values.shape[-1] + (past if rows else 0))
     room = np.full((int(np.prod(padded)) + past + 16) * values.itemsize + 16, 0xA5, np.uint8)

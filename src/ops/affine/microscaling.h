@@ -72,3 +72,29 @@ PLANQ_HD float group_scale(std::uint8_t stored, DType dtype, float tensor_scale)
 }
 
 }  // namespace planq::math
+
+namespace planq::affine {
+
+// A format of groups: MX in either rounding of its scales, or NVFP4.
+template <DType kTo, DType kScaleType>
+struct GroupFormat {
+  static constexpr DType kCode = kTo, kStoredScale = kScaleType;
+  static constexpr bool kMx = kScaleType == DType::Float8E8M0FNU;
+  static constexpr int kGroup = kMx ? math::kMxGroup : math::kNvfp4Group;
+  static constexpr bool kFourBit = is_four_bit(kTo);
+
+  // Of a group whose largest magnitude has these bits.
+  PLANQ_HD static math::FormatScale scale_of(std::uint32_t peak, bool round_up,
+                                             float tensor_factor) {
+    if constexpr (kMx)
+      return math::mx_scale<kCode>(peak, round_up);
+    else
+      return math::nvfp4_scale(peak, tensor_factor);
+  }
+};
+using MxFp4 = GroupFormat<DType::Float4E2M1FN, DType::Float8E8M0FNU>;
+using MxFp8E4M3 = GroupFormat<DType::Float8E4M3FN, DType::Float8E8M0FNU>;
+using MxFp8E5M2 = GroupFormat<DType::Float8E5M2, DType::Float8E8M0FNU>;
+using Nvfp4 = GroupFormat<DType::Float4E2M1FN, DType::Float8E4M3FN>;
+
+}  // namespace planq::affine

@@ -88,6 +88,18 @@ Fault check_output_dtype(DType output_dtype);
 Fault resolve(const Descriptor& descriptor, const Shape& shape, DType input_dtype,
               DType output_dtype, QuantizedOutput& output);
 
+// The same of a call; those that a descriptor does not have are without data.
+struct CodeOperands {
+  const OperandView &output, &scale, &zero_point, &inverse_tensor_scale, &floating;
+
+  CodeOperands(const Operands& all, int at)
+      : output(all[static_cast<std::size_t>(at)]),
+        scale((&output)[1]),
+        zero_point((&output)[2]),
+        inverse_tensor_scale((&output)[3]),
+        floating((&output)[4]) {}
+};
+
 // --- Kernels of parts ----------------------------------------------------------------------------
 
 // The operator with a floating output, and what quantizes that.
@@ -115,7 +127,27 @@ inline constexpr Guarantee kQuantizedGuarantee = {
         "the bits of the operator with a floating output, and then of dynamic_range_quantize "
         "or quantize"};
 
-// A kernel of one type of input.
+// A kernel without a workspace that makes codes of one type of input.
+template <DType kInputType, Backend kBackend, std::int32_t kFirstArch = 80>
+constexpr Kernel quantized_kernel(std::string_view op, std::string_view body,
+                                  decltype(Kernel::rejects) rejects,
+                                  decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind) {
+  return {.op = op,
+          .variant = "quantized",
+          .body = body,
+          .dtypes = kDTypes<kInputType>,
+          .revision = 1,
+          .backend = kBackend,
+          .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{kFirstArch, kLastArch},
+          .rank = 0,
+          .guarantee = kQuantizedGuarantee,
+          .rejects = rejects,
+          .workspace = no_workspace,
+          .prepare = prepare,
+          .bind = bind};
+}
+
+// One of parts.
 template <class Fields, DType kInputType, Backend kBackend>
 struct QuantizedParts {
   static Reason rejects(const Descriptor& descriptor, const Device& device) {
@@ -145,21 +177,11 @@ struct QuantizedParts {
   }
 
   static constexpr Kernel kernel(std::string_view op) {
-    return {.op = op,
-            .variant = "quantized",
-            .body = "parts",
-            .dtypes = kDTypes<kInputType>,
-            .revision = 1,
-            .backend = kBackend,
-            .arch = kBackend == Backend::Host ? ArchRange{} : ArchRange{80, kLastArch},
-            .rank = 100,
-            .guarantee = kQuantizedGuarantee,
-            .rejects = rejects,
-            .workspace = workspace,
-            .prepare = prepare,
-            .bind = bind,
-            .largest_workspace = workspace,
-            .prepared_workspace = prepared_workspace};
+    Kernel kernel = quantized_kernel<kInputType, kBackend>(op, "parts", rejects, prepare, bind);
+    kernel.rank = 100;
+    kernel.workspace = kernel.largest_workspace = workspace;
+    kernel.prepared_workspace = prepared_workspace;
+    return kernel;
   }
 };
 

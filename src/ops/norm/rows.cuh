@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "cuda/divider.cuh"
@@ -15,6 +16,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/neighbours.cuh"
 #include "cuda/tree_sum.cuh"
+#include "ops/affine/row_codes.cuh"
 #include "ops/norm/arithmetic.h"
 #include "ops/norm/norm.h"
 
@@ -79,19 +81,6 @@ __device__ __forceinline__ void read_terms(const T* from, const Columns<kPasses>
                                            float (&to)[kPasses][kEach]) {
   cuda::read_columns(from, columns, math::narrowed<T>(math::kNoTerm), to);
 }
-
-// What becomes of a row of results that a team holds: it is stored. Other ends of the kernel have
-// the same function.
-struct StoreFloats {
-  template <int kPasses>
-  static __device__ __forceinline__ void finish(const RowArgs& args, int64_t offset,
-                                                const Columns<kPasses>& columns,
-                                                const float (&y)[kPasses][kEach]) {
-    cuda::with_float(args.output_dtype, [&](auto type) {
-      cuda::write_columns(y, columns, static_cast<decltype(type)*>(args.output) + offset);
-    });
-  }
-};
 
 // Rounds a row to the type and stores it.
 template <class T, int kPasses>
@@ -180,11 +169,69 @@ __device__ __forceinline__ void scale_pass(const RowArgs& args, const Columns<1>
   }
 }
 
+// --- What becomes of a row of results
+// --------------------------------------------------------------
+
+template <class End>
+struct NormArgs : RowArgs {
+  typename End::Args end;
+};
+
+// It is stored as floating numbers. Another end has the same functions: for a row that a team
+// holds, and for one whose results own(column) a block makes by single elements.
+struct StoreFloats {
+  struct Args {};
+  template <int kPasses>
+  static __device__ __forceinline__ void finish(const NormArgs<StoreFloats>& args, int64_t,
+                                                int64_t offset, const Columns<kPasses>& columns,
+                                                const float (&y)[kPasses][kEach]) {
+    cuda::with_float(args.output_dtype, [&](auto type) {
+      cuda::write_columns(y, columns, static_cast<decltype(type)*>(args.output) + offset);
+    });
+  }
+  template <class Own>
+  static __device__ __forceinline__ void finish_scattered(const NormArgs<StoreFloats>& args,
+                                                          int64_t, int64_t offset, const Own& own) {
+    cuda::with_float(args.output_dtype, [&](auto type) {
+      using T = decltype(type);
+      T* const output = static_cast<T*>(args.output) + offset;
+#pragma unroll 4
+      for (int i = static_cast<int>(threadIdx.x); i < args.length; i += kFewThreads)
+        output[i] = math::narrowed<T>(own(i));
+    });
+  }
+};
+
+// It is rounded to the input's type, and becomes codes.
+struct StoreCodes {
+  using Args = affine::RowCodes<Element>;
+  template <int kPasses>
+  static __device__ __forceinline__ void finish(const NormArgs<StoreCodes>& args, int64_t row,
+                                                int64_t, const Columns<kPasses>& columns,
+                                                const float (&y)[kPasses][kEach]) {
+    uint4 vectors[kPasses];
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      const auto rounded = cuda::narrow_neighbours<Element>(y[p]);
+      memcpy(&vectors[p], rounded.each, sizeof vectors[p]);
+    }
+    affine::store_held_row(args.end, row, affine::RowTeam{args.lanes, 1}, columns, vectors);
+  }
+  template <class Own>
+  static __device__ __forceinline__ void finish_scattered(const NormArgs<StoreCodes>& args,
+                                                          int64_t row, int64_t, const Own& own) {
+    affine::store_scattered_row(args.end, row,
+                                [&](int i) { return math::narrowed<Element>(own(i)); });
+  }
+};
+
+// Blocks of half the threads or fewer that have room on a multiprocessor, at least.
+template <bool kCentred, class End>
+constexpr int kBlocks = kCentred || std::is_same_v<End, StoreCodes> ? 2 : 3;
+
 template <bool kCentred, int kPasses, int kThreads, class End>
-__global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1
-                                            : kCentred               ? 2
-                                                                     : 3)
-    normalize_held(const __grid_constant__ RowArgs args) {
+__global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1 : kBlocks<kCentred, End>)
+    normalize_held(const __grid_constant__ NormArgs<End> args) {
   __shared__ float shared[2][kMostWarps];
   const auto columns = cuda::held_columns<kPasses, kEach>(args.lanes, args.length);
   const int teams = static_cast<int>(blockDim.x) / args.lanes;
@@ -206,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1
 #pragma unroll
     for (int p = 0; p < kPasses; ++p)
       scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, x[p], w);
-    End::finish(args, at.at[kOutputPlace], columns, x);
+    End::finish(args, row, at.at[kOutputPlace], columns, x);
     if (args.lanes > kWarp) __syncthreads();  // the sums have been read
   }
 }
@@ -280,9 +327,9 @@ struct ScatteredRow {
   }
 };
 
-template <bool kCentred>
+template <bool kCentred, class End>
 __global__ void __launch_bounds__(kFewThreads)
-    normalize_scattered(const __grid_constant__ RowArgs args) {
+    normalize_scattered(const __grid_constant__ NormArgs<End> args) {
   __shared__ float runs[kMostRuns], warps[kMostWarps];
 #pragma unroll 1
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
@@ -295,31 +342,27 @@ __global__ void __launch_bounds__(kFewThreads)
         own.sum(runs, warps, [&](float x) { return math::squared_distance(x, mean); });
     const float factor =
         math::norm_factor(squares, args.length, static_cast<float>(args.eps.get()));
-    cuda::with_float(args.output_dtype, [&](auto type) {
-      using T = decltype(type);
-      T* const output = static_cast<T*>(args.output) + own.at.at[kOutputPlace];
-#pragma unroll 4
-      for (int i = static_cast<int>(threadIdx.x); i < args.length; i += kFewThreads)
-        output[i] = math::narrowed<T>(own.result(i, mean, factor));
-    });
+    End::finish_scattered(args, row, own.at.at[kOutputPlace],
+                          [&](int column) { return own.result(column, mean, factor); });
   }
 }
 
 // --- From a call to a launch ---------------------------------------------------------------------
 
-using NormKernel = void (*)(RowArgs);
+template <class End>
+using NormKernel = void (*)(NormArgs<End>);
 
-template <bool kCentred, int kPasses, int kThreads>
-constexpr NormKernel kHeld = normalize_held<kCentred, kPasses, kThreads, StoreFloats>;
+template <bool kCentred, class End, int kPasses, int kThreads>
+constexpr NormKernel<End> kHeld = normalize_held<kCentred, kPasses, kThreads, End>;
 
-template <bool kCentred>
+template <bool kCentred, class End>
 Status preload_norms() {
-  for (const NormKernel kernel :
-       {kHeld<kCentred, 1, kFewThreads>, kHeld<kCentred, kWarpPasses, kFewThreads>,
-        kHeld<kCentred, 1, kHalfThreads>, kHeld<kCentred, kBlockPasses, kHalfThreads>,
-        kHeld<kCentred, 1, kMostThreads>, kHeld<kCentred, kBlockPasses, kMostThreads>})
+  for (const NormKernel<End> kernel :
+       {kHeld<kCentred, End, 1, kFewThreads>, kHeld<kCentred, End, kWarpPasses, kFewThreads>,
+        kHeld<kCentred, End, 1, kHalfThreads>, kHeld<kCentred, End, kBlockPasses, kHalfThreads>,
+        kHeld<kCentred, End, 1, kMostThreads>, kHeld<kCentred, End, kBlockPasses, kMostThreads>})
     PLANQ_TRY(cuda::preload(kernel));
-  return cuda::preload(normalize_scattered<kCentred>);
+  return cuda::preload(normalize_scattered<kCentred, End>);
 }
 
 // Which threads hold rows.
@@ -340,17 +383,20 @@ Team team_of(const Norm& norm, const Device& device) {
   return {passes, static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp, 1};
 }
 
-template <bool kCentred>
-NormKernel kernel_of(const Team& team) {
-  const bool one = team.passes == 1;
+template <bool kCentred, class End>
+NormKernel<End> kernel_of(const Team& team) {
+  const auto by_passes = [&](auto one, auto several) { return team.passes == 1 ? one : several; };
   if (team.lanes == kWarp)
-    return one ? kHeld<kCentred, 1, kFewThreads> : kHeld<kCentred, kWarpPasses, kFewThreads>;
+    return by_passes(kHeld<kCentred, End, 1, kFewThreads>,
+                     kHeld<kCentred, End, kWarpPasses, kFewThreads>);
   if (team.lanes <= kHalfThreads)
-    return one ? kHeld<kCentred, 1, kHalfThreads> : kHeld<kCentred, kBlockPasses, kHalfThreads>;
-  return one ? kHeld<kCentred, 1, kMostThreads> : kHeld<kCentred, kBlockPasses, kMostThreads>;
+    return by_passes(kHeld<kCentred, End, 1, kHalfThreads>,
+                     kHeld<kCentred, End, kBlockPasses, kHalfThreads>);
+  return by_passes(kHeld<kCentred, End, 1, kMostThreads>,
+                   kHeld<kCentred, End, kBlockPasses, kMostThreads>);
 }
 
-// Whether threads can hold the rows, which then are whole vectors.
+// Whether threads can hold the rows, which then are whole vectors. Of codes the end says it.
 bool is_held(const Norm& norm) {
   const int64_t length = norm.length();
   if (length % kEach != 0 || length > kLongestHeld) return false;
@@ -362,7 +408,7 @@ bool is_held(const Norm& norm) {
   };
   return whole(norm.input, cuda::kElement) && whole(norm.weight, norm.weight_dtype) &&
          whole(norm.bias, norm.bias_dtype) && whole(norm.residual, norm.residual_dtype) &&
-         whole(norm.output, norm.output_dtype);
+         (affine::is_code(norm.output_dtype) || whole(norm.output, norm.output_dtype));
 }
 
 RowArgs arguments_of(const Norm& norm, int lanes) {
@@ -385,20 +431,88 @@ RowArgs arguments_of(const Norm& norm, int lanes) {
           .round_before_weight = norm.round_before_weight};
 }
 
-template <bool kCentred>
-Status launch_norm(const Norm& norm, const Device& device, Bound& bound) {
+template <bool kCentred, class End>
+Status launch_norm(const Norm& norm, bool held, const typename End::Args& end, const Device& device,
+                   Bound& bound) {
   if (norm.rows == 0) return Status::success();
-  if (!is_held(norm)) {
+  const auto arguments = [&](int lanes) { return NormArgs<End>{arguments_of(norm, lanes), end}; };
+  if (!held) {
     const cuda::Grid grid = {.blocks = std::min(norm.rows, cuda::kMaxIndex),
                              .threads = dim3(kFewThreads)};
-    return cuda::launch(normalize_scattered<kCentred>, grid, arguments_of(norm, kFewThreads),
-                        bound);
+    return cuda::launch(normalize_scattered<kCentred, End>, grid, arguments(kFewThreads), bound);
   }
   const Team team = team_of(norm, device);
   const cuda::Grid grid = {
       .blocks = std::min(cuda::ceil_div(norm.rows, team.teams), cuda::kMaxIndex),
       .threads = dim3(static_cast<unsigned>(team.lanes * team.teams))};
-  return cuda::launch(kernel_of<kCentred>(team), grid, arguments_of(norm, team.lanes), bound);
+  return cuda::launch(kernel_of<kCentred, End>(team), grid, arguments(team.lanes), bound);
+}
+
+// --- Kernels of the registry
+// -----------------------------------------------------------------------
+
+// Of an operator with these fields; kNormOf makes a Norm of a call.
+template <class Fields, Norm (*kNormOf)(const Call&), bool kCentred>
+struct FloatKernels {
+  static Status prepare(const Descriptor&, const Device&, State&) {
+    return preload_norms<kCentred, StoreFloats>();
+  }
+  static Status bind(const Call& call, Bound& bound) {
+    const Norm norm = kNormOf(call);
+    return launch_norm<kCentred, StoreFloats>(norm, is_held(norm), {}, call.device, bound);
+  }
+  static constexpr auto kernels(std::string_view op) {
+    return kernels_of_outputs([&](auto output) -> Kernel {
+      return {.op = op,
+              .body = "rows",
+              .dtypes = kDTypes<cuda::kElement, output.value>,
+              .revision = 1,
+              .backend = Backend::Cuda,
+              .arch = {80, kLastArch},
+              .rank = 0,
+              .guarantee = kGuarantee,
+              .rejects = rejects<Fields, cuda::kElement, output.value>,
+              .workspace = no_workspace,
+              .prepare = prepare,
+              .bind = bind};
+    });
+  }
+};
+
+// The same with codes, which follow the output that is at kOutput.
+template <class Fields, Norm (*kNormOf)(const Call&), bool kCentred, int kOutput>
+struct CodeKernels {
+  static Reason rejects(const Descriptor& descriptor, const Device&) {
+    const auto& f = descriptor.as<Fields>();
+    const Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kElement, f.input_dtype);
+    if (!reason.accepted()) return reason;
+    return affine::rejects_row_codes<cuda::kElement>(f.shape, f.output_dtype, f.quantized);
+  }
+  static Status prepare(const Descriptor&, const Device&, State&) {
+    return preload_norms<kCentred, StoreCodes>();
+  }
+  static Status bind(const Call& call, Bound& bound) {
+    const auto& f = call.fields<Fields>();
+    const Norm norm = kNormOf(call);
+    const affine::CodeOperands operands(call.operands, kOutput);
+    const affine::RowCodesOf<Element> codes(f.shape, f.output_dtype, f.quantized, operands);
+    return launch_norm<kCentred, StoreCodes>(norm, is_held(norm) && codes.held, codes.args,
+                                             call.device, bound);
+  }
+  static constexpr auto kernels(std::string_view op) {
+    if constexpr (sizeof(Element) == 2)
+      return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda>(op, "rows", rejects,
+                                                                                prepare, bind)};
+    else
+      return std::array<Kernel, 0>{};
+  }
+};
+
+template <class Fields, Norm (*kNormOf)(const Call&), bool kCentred, int kOutput>
+constexpr auto kernels_of(std::string_view op) {
+  return joined(FloatKernels<Fields, kNormOf, kCentred>::kernels(op),
+                CodeKernels<Fields, kNormOf, kCentred, kOutput>::kernels(op),
+                affine::quantized_parts<Fields, Backend::Cuda, cuda::kElement>(op));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The CUDA kernels of the family, on a processor: see tests/support/emulated.
 #include "call.h"
+#include "codes.h"
 #include "cuda/launch.cuh"
 #define PLANQ_ELEMENT Float16
 #include "ops/activation/activation/cuda.cuh"
@@ -27,4 +28,19 @@ extern "C" void run_activation(const Shape* shape, int function, bool gated, int
   if (output_type == 0) run<DType::Float16>(fields, multiprocessors, given);
   if (output_type == 1) run<DType::BFloat16>(fields, multiprocessors, given);
   if (output_type == 2) run<DType::Float32>(fields, multiprocessors, given);
+}
+
+// With codes; threads have several vectors, so that a row has one block.
+extern "C" void run_codes(const Shape* shape, int function, bool gated, int layout,
+                          const char* const* words, const double* numbers,
+                          const emulated::Given* given) {
+  activation::Fields fields;
+  fields.shape = *shape;
+  fields.function = static_cast<ActivationFunction>(function);
+  fields.gated = gated;
+  fields.layout = static_cast<GateLayout>(layout);
+  fields.input_dtype = DType::Float16;
+  fields.output_dtype = emulated::enumerator<DType>(words[0]);
+  fields.quantized = emulated::codes_from(words, numbers);
+  emulated::run(fields, given, std::size(activation::kOperands), 0, activation::CodeKernels::bind);
 }

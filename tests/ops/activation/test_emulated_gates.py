@@ -11,6 +11,7 @@ import planq
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.activation.activation import cases
 from planq.audit.ops.elementwise.elements import TYPES
+from support.emulated_codes import codes_of, is_fused
 from support.emulated_operands import assert_same, held_by, listed, shape_of
 from support.emulation import emulated
 
@@ -45,5 +46,30 @@ def test_activations_have_the_bits_of_the_reference(
             TYPES.index(problem.output_dtype),
             multiprocessors,
             listed(("input", "up", "output"), held),
+        )
+        assert_same(held, wanted, f"{case.id}, past={past}")
+
+
+OPERANDS = (
+    *("input", "up", "output", "scale", "zero_point", "inverse_tensor_scale", "floating_output"),
+)
+
+
+@pytest.mark.parametrize("past", [0, 1, 8])
+def test_codes_have_the_bits_of_the_reference(kernels: ctypes.CDLL, past: int) -> None:
+    """Of rows that a block holds, and of those that are made again by single elements."""
+    own = [c for c in cases.coded_cases() if c.problem.input_dtype == "float16"]
+    fused = [c for c in own if is_fused(c.problem) and c.size <= 2 * MOST]
+    assert len(fused) >= 10
+    for case in fused:
+        problem, wanted = case.problem, expected(case)
+        held = held_by(inputs_of(case), wanted, past, backwards=case.seed % 3 == 0)
+        kernels.run_codes(
+            ctypes.byref(shape_of(problem.shape)),
+            cases.FUNCTIONS.index(problem.function),
+            problem.gated,
+            LAYOUTS.index(problem.layout),
+            *codes_of(problem),
+            listed(OPERANDS, held),
         )
         assert_same(held, wanted, f"{case.id}, past={past}")

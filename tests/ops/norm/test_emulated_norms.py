@@ -14,6 +14,7 @@ from planq.audit.ops.affine.quantized_output import is_coded
 from planq.audit.ops.norm.adapter import NormTests
 from planq.audit.ops.norm.layer_norm.adapter import TESTS as LAYER
 from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS
+from support.emulated_codes import codes_of, is_fused
 from support.emulated_operands import assert_same, held_by, listed
 from support.emulation import emulated
 
@@ -52,17 +53,41 @@ def chosen(tests: NormTests, dtype: str, past: int) -> Iterator[Any]:
 def call(kernels: ctypes.CDLL, tests: NormTests, p: Any, held: Any, multiprocessors: int) -> None:
     """Runs the kernel that the library would, on a GPU of so many multiprocessors."""
     rows, length = held["input"].size // p.shape[-1], p.shape[-1]
-    types = [NUMBERS[each] for each in (p.weight_dtype, p.output_dtype, p.residual_dtype)]
+    coded = is_coded(p)
+    types = [NUMBERS[e] for e in (p.weight_dtype, None if coded else p.output_dtype)]
     given = (
-        *(ctypes.c_int64(rows), ctypes.c_int64(length), (ctypes.c_int * 3)(*types)),
-        ctypes.c_double(p.weight_offset),
+        *(ctypes.c_int64(rows), ctypes.c_int64(length)),
+        *((ctypes.c_int * 3)(*types, NUMBERS[p.residual_dtype]), ctypes.c_double(p.weight_offset)),
     )
+    codes = codes_of(p) if coded else (None, None)
     if tests is RMS:
-        last = (p.round_before_weight, multiprocessors, listed(RMS_OPERANDS, held))
-        kernels.rms_norm(*given, *last)
+        last = (*codes, multiprocessors, listed(RMS_OPERANDS, held))
+        kernels.rms_norm(*given, p.round_before_weight, *last)
     else:
-        last = (NUMBERS[p.bias_dtype], multiprocessors, listed(LAYER_OPERANDS, held))
-        kernels.layer_norm(*given, *last)
+        last = (*codes, multiprocessors, listed(LAYER_OPERANDS, held))
+        kernels.layer_norm(*given, NUMBERS[p.bias_dtype], *last)
+
+
+def check(
+    kernels: ctypes.CDLL, tests: NormTests, case: Any, past: int, multiprocessors: int
+) -> None:
+    """Every output has the bits of the reference."""
+    p, wanted, given = case.problem, expected(case), inputs_of(case)
+    rows = given["input"].size // p.shape[-1]
+
+    def folded(name: str, values: Any) -> Any:
+        if name in ("scale", "zero_point"):
+            whole = p.scale_given or p.scope[0] == "token"
+            return values.reshape(-1 if whole else (rows, -1))
+        one = name in ("weight", "bias", "eps", "inverse_tensor_scale")
+        return values.reshape(-1 if one else (rows, -1))
+
+    outputs = {name: folded(name, v) for name, v in wanted.items() if name != "residual"}
+    held = held_by(
+        {name: folded(name, v) for name, v in given.items()}, outputs, past, backwards=past == 1
+    )
+    call(kernels, tests, p, held, multiprocessors)
+    assert_same(held, wanted, f"{case.id}, past={past}")
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 1000])
@@ -73,12 +98,18 @@ def test_rows_have_the_bits_of_the_reference(
 ) -> None:
     """Held by warps and blocks, few and many, and by single elements where they do not lie so."""
     for case in chosen(tests, kernels[0], past):
-        p, wanted, given = case.problem, expected(case), inputs_of(case)
-        folded = {
-            name: values.reshape((-1, p.shape[-1]) if values.ndim > 1 else -1)
-            for name, values in given.items()
-        }
-        output = wanted["output"].reshape(-1, p.shape[-1])
-        held = held_by(folded, {"output": output}, past, backwards=past == 1)
-        call(kernels[1], tests, p, held, multiprocessors)
-        assert_same(held, wanted, f"{case.id}, past={past}")
+        check(kernels[1], tests, case, past, multiprocessors)
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 1000])
+@pytest.mark.parametrize("past", [0, 1, 8])
+@pytest.mark.parametrize("tests", [RMS, LAYER], ids=["rms_norm", "layer_norm"])
+def test_codes_have_the_bits_of_the_reference(
+    kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int, multiprocessors: int
+) -> None:
+    """Of rows that are held, and of those that are made again."""
+    own = [c for c in tests.cases() if is_coded(c.problem) and c.size <= 2 * MOST]
+    fused = [c for c in own if c.problem.input_dtype == kernels[0] and is_fused(c.problem)]
+    assert kernels[0] == "float32" or len(fused) >= 10
+    for case in fused if kernels[0] != "float32" else ():
+        check(kernels[1], tests, case, past, multiprocessors)

@@ -95,6 +95,12 @@ def _given(problem: Any) -> QuantizeProblem:
     return QuantizeProblem(**_shared(problem))
 
 
+def resolved(problem: Any) -> tuple[str, tuple[float, float]]:
+    """The type of the scales, and the bounds of the codes."""
+    made = _given(problem) if problem.scale_given else _measured(problem)
+    return made.stored_scale, made.bounds
+
+
 def results(problem: Any, y: Array, given: Arrays) -> Arrays:
     """The outputs of an operator whose results in float32 are these."""
     dtype = problem.output_dtype or problem.input_dtype
@@ -157,7 +163,7 @@ def _kinds() -> Iterator[dict[str, Any]]:
 def _chosen(kind: dict[str, Any], draw: Chooser) -> dict[str, Any]:
     """The kind's fields, and others that are drawn."""
     made = {name: value for name, value in kind.items() if name != "place"}
-    made["norm_dtype"] = draw.pick((None, None, None, "float16", "bfloat16", "float32"))
+    made["norm_dtype"] = draw.pick((*[None] * 6, "float16", "bfloat16", "float32"))
     made["also_output"] = draw.pick((False, True))
     made["nibble_order"] = draw.pick(("low_first", "low_first", "high_first"))
     place, dtype = kind["place"], kind["output_dtype"]

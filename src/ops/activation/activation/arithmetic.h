@@ -39,7 +39,8 @@ struct Sides {
   OperandView gate, up;  // up.data is null where it is no tensor of its own
   ElementLayout layout;
 
-  explicit Sides(const Call& call) : gate(call.operands[kInput]) {
+  // `whole` keeps the rows of the tensor.
+  explicit Sides(const Call& call, bool whole = false) : gate(call.operands[kInput]) {
     const Fields& f = call.fields<Fields>();
     const bool interleaved = f.gated && f.layout == GateLayout::Interleaved;
     if (f.gated && !interleaved) up = f.is_packed() ? gate : call.operands[kUp];
@@ -52,7 +53,7 @@ struct Sides {
     layout = element_layout(
         f.shape, Scope{},
         {ElementOperand{&gate}, ElementOperand{other}, ElementOperand{&call.operands[kOutput]}},
-        interleaved);
+        interleaved || whole);
   }
 };
 

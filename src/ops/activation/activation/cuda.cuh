@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "core/sku.h"
 #include "cuda/element.cuh"
 #include "cuda/element_units.cuh"
+#include "cuda/held_columns.cuh"
 #include "ops/activation/activation/arithmetic.h"
+#include "ops/affine/row_codes.cuh"
 
 namespace planq::activation {
 namespace {
@@ -111,13 +114,202 @@ Status launch_given(const Sides& sides, const Call& call, Bound& bound) {
     });
 }
 
+// --- Rows that become codes
+// ------------------------------------------------------------------------
+
+// A cluster of blocks has a row, so that one row keeps several multiprocessors busy: its vectors
+// lie one block's after another's. Rows that do not lie as vectors, or are longer, are made again
+// for each pass by single elements. Results have the input's type.
+constexpr int kRowThreads = 512, kFewRowThreads = 256, kMostCluster = 8;
+constexpr int kScatteredThreads = 256;
+// Vectors of a thread: one where rows are few, and several where they are many or long.
+constexpr int kSeveral = 4;
+
+struct CodeArgs {
+  IndexSpaceOf<kElementOperands> layout;
+  const Element *gate, *up;
+  AnyFunction function;
+  std::int64_t rows;
+  int cluster;
+  affine::RowCodes<Element> codes;
+};
+
+constexpr int kResults = affine::kPerVector<Element>;
+
+// What is read for a vector of results.
+template <Given kGiven>
+struct Sources {
+  static constexpr bool kPairs = kGiven == Given::Pair, kSides = kGiven == Given::Sides;
+  cuda::Neighbours<Element, kPairs ? 2 * kResults : kResults> gate;
+  cuda::Neighbours<Element, kSides ? kResults : 1> up;
+
+  __device__ __forceinline__ void load(const CodeArgs& args, const ElementOffsets& at, int column) {
+    gate.load(args.gate + at.at[kGateSide] + column * (kPairs ? 2 : 1));
+    if constexpr (kSides) up.load(args.up + at.at[kUpSide] + column);
+  }
+  __device__ __forceinline__ uint4 results(const AnyFunction& function) const {
+    float values[kResults];
+#pragma unroll
+    for (int i = 0; i < kResults; ++i) values[i] = math::widened(gate.each[kPairs ? 2 * i : i]);
+    function.apply(values);
+    if constexpr (kPairs || kSides) {
+#pragma unroll
+      for (int i = 0; i < kResults; ++i)
+        values[i] *= math::widened(kPairs ? gate.each[2 * i + 1] : up.each[kSides ? i : 0]);
+    }
+    const auto rounded = cuda::narrow_neighbours<Element>(values);
+    uint4 vector;
+    memcpy(&vector, rounded.each, sizeof vector);
+    return vector;
+  }
+};
+
+template <Given kGiven, int kPasses>
+__global__ void __launch_bounds__(kRowThreads)
+    activate_held(const __grid_constant__ CodeArgs args) {
+  if (args.cluster > 1 && args.codes.measures_rows())
+    affine::open_exchange<Element>(args.cluster, args.codes.spec.mode == Mode::Symmetric);
+  const int threads = static_cast<int>(blockDim.x);
+  const std::int64_t row = cuda::cluster_index();
+  const int block = args.cluster > 1 ? cuda::cluster_rank() : 0;
+  auto columns = cuda::held_columns<kPasses, kResults>(threads, args.codes.length);
+  columns.first += block * threads * kPasses * kResults;
+  const ElementOffsets at = args.layout.offsets(row);
+  uint4 v[kPasses] = {};
+#pragma unroll 1
+  for (int p = 0; p < kPasses; ++p) {
+    Sources<kGiven> sources;
+    const bool has = columns.has(p);
+    if (has) sources.load(args, at, columns.at(p));
+    affine::move_down(v);
+    if (has) v[kPasses - 1] = sources.results(args.function);
+  }
+  affine::store_held_row(args.codes, row, affine::RowTeam{threads, args.cluster}, columns, v);
+}
+
+template <Given kGiven>
+__global__ void __launch_bounds__(kScatteredThreads)
+    activate_scattered(const __grid_constant__ CodeArgs args) {
+#pragma unroll 1
+  for (std::int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const ElementOffsets at = args.layout.offsets(row);
+    const Element* const gate = args.gate + at.at[kGateSide];
+    affine::store_scattered_row(args.codes, row, [&](int i) {
+      float value[1] = {math::widened(gate[kGiven == Given::Pair ? 2 * i : i])};
+      args.function.apply(value);
+      if constexpr (kGiven == Given::Pair) value[0] *= math::widened(gate[2 * i + 1]);
+      if constexpr (kGiven == Given::Sides) value[0] *= math::widened(args.up[at.at[kUpSide] + i]);
+      return math::narrowed<Element>(value[0]);
+    });
+    __syncthreads();  // what the block has exchanged has been read
+  }
+}
+
+// How rows are spread: threads of a block, vectors of a thread, blocks of a row.
+struct RowSpread {
+  int threads, passes, cluster;
+};
+RowSpread spread_of(std::int64_t length, std::int64_t rows, const Device& device) {
+  const std::int64_t vectors = cuda::ceil_div(length, kResults);
+  const auto blocks = [&](const RowSpread& s) {
+    return static_cast<int>(cuda::ceil_div(vectors, std::int64_t{s.threads} * s.passes));
+  };
+  const bool few = rows * vectors <= std::int64_t{device.multiprocessors} * 2 * kRowThreads;
+  RowSpread spread = {kRowThreads, kSeveral, 1};
+  for (const int threads : {kRowThreads, kFewRowThreads}) {
+    const RowSpread fast = {threads, 1, 1};
+    if (few && blocks(fast) <= kMostCluster) spread = fast;
+  }
+  spread.cluster = blocks(spread);
+  const std::int64_t each = cuda::ceil_div(vectors, std::int64_t{spread.cluster} * spread.passes);
+  spread.threads = static_cast<int>(cuda::ceil_div(each, cuda::kWarp)) * cuda::kWarp;
+  return spread;
+}
+
+template <Given kGiven>
+Status launch_codes(const Sides& sides, const CodeArgs& given, bool held, const Call& call,
+                    Bound& bound) {
+  CodeArgs args = given;
+  const RowSpread spread = spread_of(args.codes.length, args.rows, call.device);
+  if (!held || spread.cluster > kMostCluster || args.rows > cuda::kMaxIndex / kMostCluster) {
+    const cuda::Grid grid = {.blocks = std::min(args.rows, cuda::kMaxIndex),
+                             .threads = dim3(kScatteredThreads)};
+    return cuda::launch(activate_scattered<kGiven>, grid, args, bound);
+  }
+  args.cluster = spread.cluster;
+  const cuda::Grid grid = {.blocks = args.rows * spread.cluster,
+                           .threads = dim3(static_cast<unsigned>(spread.threads)),
+                           .cluster = spread.cluster};
+  return cuda::launch(
+      spread.passes == 1 ? activate_held<kGiven, 1> : activate_held<kGiven, kSeveral>, grid, args,
+      bound);
+}
+
+template <Given kGiven>
+Status preload_codes() {
+  PLANQ_TRY((cuda::preload(activate_held<kGiven, 1>)));
+  PLANQ_TRY((cuda::preload(activate_held<kGiven, kSeveral>)));
+  return cuda::preload(activate_scattered<kGiven>);
+}
+
+// Calls use(GivenConstant) for a descriptor.
+template <Given kGiven>
+using GivenConstant = std::integral_constant<Given, kGiven>;
+template <class Use>
+Status by_given(const Fields& f, const Use& use) {
+  if (!f.gated) return use(GivenConstant<Given::Single>{});
+  if (f.layout == GateLayout::Interleaved) return use(GivenConstant<Given::Pair>{});
+  return use(GivenConstant<Given::Sides>{});
+}
+
+struct CodeKernels {
+  static Reason rejects(const Descriptor& descriptor, const Device&) {
+    const Fields& f = descriptor.as<Fields>();
+    const Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kElement, f.input_dtype);
+    if (!reason.accepted()) return reason;
+    return affine::rejects_row_codes<cuda::kElement>(f.shape, f.output_dtype, f.quantized);
+  }
+  static Status prepare(const Descriptor& descriptor, const Device&, State&) {
+    return by_given(descriptor.as<Fields>(), [](auto given) { return preload_codes<given>(); });
+  }
+  static Status bind(const Call& call, Bound& bound) {
+    const Fields& f = call.fields<Fields>();
+    const Sides sides(call, true);
+    const std::int64_t rows = sides.layout.rows.size();
+    if (f.shape.elements() == 0) return Status::success();
+    const affine::CodeOperands operands(call.operands, kOutput);
+    const affine::RowCodesOf<Element> codes(f.shape, f.output_dtype, f.quantized, operands);
+    const CodeArgs args = {sides.layout.rows,
+                           static_cast<const Element*>(sides.gate.data),
+                           static_cast<const Element*>(sides.up.data),
+                           {f.function},
+                           rows,
+                           1,
+                           codes.args};
+    return by_given(f, [&](auto given) {
+      constexpr int kFactor = given == Given::Pair ? 2 : 1;
+      const bool whole =
+          cuda::takes_units(sides.layout, kResults,
+                            {{args.gate, sizeof(Element), kFactor}, {args.up, sizeof(Element)}});
+      return launch_codes<given>(sides, args, whole && codes.held, call, bound);
+    });
+  }
+  static constexpr auto kernels() {
+    if constexpr (sizeof(Element) == 2)
+      return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda, 90>(
+          "activation", "rows", rejects, prepare, bind)};
+    else
+      return std::array<Kernel, 0>{};
+  }
+};
+
+// --- Kernels of the registry
+// -----------------------------------------------------------------------
+
 template <DType kOutputType>
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
   using U = math::Stored<kOutputType>;
-  const Fields& f = descriptor.as<Fields>();
-  if (!f.gated) return preload_given<U, Given::Single>();
-  return f.layout == GateLayout::Interleaved ? preload_given<U, Given::Pair>()
-                                             : preload_given<U, Given::Sides>();
+  return by_given(descriptor.as<Fields>(), [](auto given) { return preload_given<U, given>(); });
 }
 
 template <DType kOutputType>
@@ -125,9 +317,7 @@ Status bind(const Call& call, Bound& bound) {
   using U = math::Stored<kOutputType>;
   const Fields& f = call.fields<Fields>();
   const Sides sides(call);
-  if (!f.gated) return launch_given<U, Given::Single>(sides, call, bound);
-  return f.layout == GateLayout::Interleaved ? launch_given<U, Given::Pair>(sides, call, bound)
-                                             : launch_given<U, Given::Sides>(sides, call, bound);
+  return by_given(f, [&](auto given) { return launch_given<U, given>(sides, call, bound); });
 }
 
 template <DType kOutputType>
@@ -137,6 +327,7 @@ constexpr Kernel kActivation =
 constexpr auto kKernels =
     joined(std::array{kActivation<DType::Float16>, kActivation<DType::BFloat16>,
                       kActivation<DType::Float32>},
+           CodeKernels::kernels(),
            affine::quantized_parts<Fields, Backend::Cuda, cuda::kElement>("activation"));
 
 }  // namespace

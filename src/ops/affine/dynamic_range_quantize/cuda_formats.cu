@@ -5,13 +5,10 @@
 #include <array>
 #include <cstdint>
 
-#include "cuda/codes.cuh"
 #include "cuda/divider.cuh"
 #include "cuda/launch.cuh"
-#include "cuda/memory_access.cuh"
-#include "math/formats.h"
 #include "ops/affine/dynamic_range_quantize/formats.h"
-#include "ops/affine/float8_code.h"
+#include "ops/affine/format_codes.cuh"
 
 namespace planq::dynamic_range_quantize {
 namespace {
@@ -24,112 +21,12 @@ using std::uint8_t;
 
 constexpr int kFormatThreads = 256;
 constexpr int64_t kFormatBlocks = int64_t{1} << 30;
-constexpr int kEach = 8;  // elements of a thread
-template <class F>
-constexpr int kLanes = F::kGroup / kEach;  // threads of a group
-template <class F>
-constexpr int kCodeBytes = F::kFourBit ? kEach / 2 : kEach;
-template <class F>
-using CodeWord = cuda::Word<kCodeBytes<F>>;
-
-// The eight elements of a thread.
-template <class T>
-struct Elements {
-  uint4 v[sizeof(T) * kEach / cuda::kVectorBytes];
-
-  __device__ __forceinline__ float operator[](int i) const {
-    return cuda::element_of<T>(v[i / cuda::kPerVector<T>], i % cuda::kPerVector<T>);
-  }
-  __device__ __forceinline__ void load(const T* from) {
-#pragma unroll
-    for (uint4& vector : v) {
-      vector = cuda::load_once(from);
-      from += cuda::kPerVector<T>;
-    }
-  }
-  // At any address, and zeros beyond `count`.
-  __device__ __forceinline__ void load_singles(const T* from, int count) {
-    T each[kEach] = {};
-#pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      if (i < count) each[i] = cuda::load_single(from + i);
-    memcpy(v, each, sizeof v);
-  }
-  // The bits, as a float, of the largest magnitude.
-  __device__ __forceinline__ uint32_t peak() const {
-    uint32_t most = 0;
-#pragma unroll
-    for (const uint4& vector : v) {
-      const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
-#pragma unroll
-      for (const uint32_t word : words)
-        most = sizeof(T) == 2 ? __vmaxu2(most, word & 0x7FFF7FFFu) : max(most, word & 0x7FFFFFFFu);
-    }
-    if constexpr (sizeof(T) == 2) {
-      const auto bits = static_cast<std::uint16_t>(max(most >> 16, most & 0xFFFFu));
-      return __float_as_uint(math::widen(T{bits}));
-    }
-    return most;
-  }
-};
-
-// The bits of the largest magnitude of the group that the thread is in; the whole warp calls this.
-template <class F>
-__device__ __forceinline__ uint32_t group_peak(uint32_t peak) {
-#pragma unroll
-  for (int step = kLanes<F> / 2; step > 0; step /= 2)
-    peak = max(peak, __shfl_xor_sync(cuda::kAllLanes, peak, step));
-  return peak;
-}
-
-// The code of one element after another, for what the fast ways leave out: NaNs that a factor of
-// the tensor makes.
-template <class T, class F>
-__device__ __noinline__ CodeWord<F> slow_codes(Elements<T> x, math::FormatScale scale,
-                                               NibbleOrder order) {
-  uint32_t codes[kEach];
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) codes[i] = math::group_code<F::kCode>(x[i], scale);
-  return cuda::pack<F::kFourBit ? cuda::Codes::Nibble : cuda::Codes::Byte>(codes, order);
-}
-
-// Codes of four elements in 8 bits each. The conversion saturates; without the instruction the
-// bounds do.
-template <class F, class Value>
-__device__ __forceinline__ uint32_t float8_codes(const Value& value) {
-  constexpr auto kMost = static_cast<float>(format_of(F::kCode).largest);
-  const auto bounded = [&](int i) {
-    return PLANQ_CONVERTS_FLOAT8 ? value(i) : fminf(fmaxf(value(i), -kMost), kMost);
-  };
-  return cuda::float8_quad<cuda::codes_of(F::kCode)>(bounded(0), bounded(1), bounded(2),
-                                                     bounded(3));
-}
-
-template <class T, class F>
-__device__ __forceinline__ CodeWord<F> codes_of_elements(const Elements<T>& x,
-                                                         const math::FormatScale& scale,
-                                                         NibbleOrder order) {
-  if (scale.poisoned) {
-    constexpr auto kEvery = static_cast<CodeWord<F>>(~CodeWord<F>{0}) / 0xFF;
-    return static_cast<CodeWord<F>>(kEvery * math::kPoisonedCode<F::kCode>);
-  }
-  // No product of others is a NaN.
-  if (!F::kMx && !(math::is_finite(scale.factor) && scale.factor != 0.0f))
-    return slow_codes<T, F>(x, scale, order);
-  if constexpr (F::kFourBit) {
-    uint32_t word = 0;
-#pragma unroll
-    for (int i = kEach - 1; i >= 0; --i) word = word << 4 | host::E2M1Code::of(x[i] * scale.factor);
-    if (order != NibbleOrder::LowFirst)
-      word = (word & 0x0F0F0F0Fu) << 4 | (word >> 4 & 0x0F0F0F0Fu);
-    return word;
-  } else {
-    const auto quad = [&](int first) {
-      return float8_codes<F>([&](int i) { return x[first + i] * scale.factor; });
-    };
-    return static_cast<std::uint64_t>(quad(4)) << 32 | quad(0);
-  }
-}
+using affine::format_codes;
+using affine::FormatElements;
+using affine::FormatWord;
+using affine::kFormatBytes;
+using affine::kFormatEach;
+using affine::kFormatLanes;
 
 struct FormatArgs {
   const void* input;
@@ -141,7 +38,8 @@ struct FormatArgs {
 
 template <class F>
 __device__ __forceinline__ math::FormatScale scale_of_group(const FormatArgs& args, uint32_t peak) {
-  return F::scale_of(group_peak<F>(peak), args.round_up, F::kMx ? 0.0f : __ldg(args.tensor_factor));
+  return F::scale_of(affine::format_peak<F>(peak), args.round_up,
+                     F::kMx ? 0.0f : __ldg(args.tensor_factor));
 }
 
 // Whole groups whose vectors and words are aligned. A thread has kSets groups under way.
@@ -153,23 +51,24 @@ struct WholeGroupArgs : FormatArgs {
 template <class T, class F, int kSets>
 __global__ void __launch_bounds__(kFormatThreads)
     quantize_whole_groups(const __grid_constant__ WholeGroupArgs args) {
-  constexpr uint32_t kPerBlock = kFormatThreads / kLanes<F>;
-  const int part = threadIdx.x % kLanes<F>;
-  const uint32_t first = blockIdx.x * (kSets * kPerBlock) + threadIdx.x / kLanes<F>;
+  constexpr uint32_t kPerBlock = kFormatThreads / kFormatLanes<F>;
+  const int part = threadIdx.x % kFormatLanes<F>;
+  const uint32_t first = blockIdx.x * (kSets * kPerBlock) + threadIdx.x / kFormatLanes<F>;
   Offsets at[kSets];
-  Elements<T> x[kSets];
+  FormatElements<T> x[kSets];
 #pragma unroll
   for (int k = 0; k < kSets; ++k) {
     // A thread beyond the end repeats the last group and stores nothing.
     at[k] = args.groups.offsets(min(first + k * kPerBlock, args.count - 1));
-    x[k].load(static_cast<const T*>(args.input) + at[k].at[kInput] + part * kEach);
+    x[k].load(static_cast<const T*>(args.input) + at[k].at[kInput] + part * kFormatEach);
   }
 #pragma unroll
   for (int k = 0; k < kSets; ++k) {
     const math::FormatScale scale = scale_of_group<F>(args, x[k].peak());
-    const CodeWord<F> word = codes_of_elements<T, F>(x[k], scale, args.order);
+    const FormatWord<F> word = format_codes<T, F>(x[k], scale, args.order);
     if (first + k * kPerBlock >= args.count) continue;
-    cuda::store_word<kCodeBytes<F>>(args.output + at[k].at[kOutput] + part * kCodeBytes<F>, word);
+    cuda::store_word<kFormatBytes<F>>(args.output + at[k].at[kOutput] + part * kFormatBytes<F>,
+                                      word);
     if (part == 0) cuda::store_once(args.scale + at[k].at[kScale], scale.stored);
   }
 }
@@ -184,24 +83,25 @@ struct AnyGroupArgs : FormatArgs {
 template <class T, class F>
 __global__ void __launch_bounds__(kFormatThreads)
     quantize_any_groups(const __grid_constant__ AnyGroupArgs args) {
-  constexpr int kPerBlock = kFormatThreads / kLanes<F>;
-  const int part = threadIdx.x % kLanes<F>;
+  constexpr int kPerBlock = kFormatThreads / kFormatLanes<F>;
+  const int part = threadIdx.x % kFormatLanes<F>;
   for (int64_t first = int64_t{blockIdx.x} * kPerBlock; first < args.count;
        first += int64_t{gridDim.x} * kPerBlock) {
-    const int64_t index = first + threadIdx.x / kLanes<F>;
+    const int64_t index = first + threadIdx.x / kFormatLanes<F>;
     const bool exists = index < args.count;
     const int64_t row = exists ? index / args.groups : 0, group = index - row * args.groups;
-    const int64_t column = group * F::kGroup + part * kEach;
+    const int64_t column = group * F::kGroup + part * kFormatEach;
     const int count =
-        exists ? static_cast<int>(min(max(args.length - column, int64_t{0}), int64_t{kEach})) : 0;
+        exists ? static_cast<int>(min(max(args.length - column, int64_t{0}), int64_t{kFormatEach}))
+               : 0;
     const Offsets at = args.rows.offsets(row);
-    Elements<T> x;
+    FormatElements<T> x;
     x.load_singles(static_cast<const T*>(args.input) + at.at[kInput] + column, count);
     const math::FormatScale scale = scale_of_group<F>(args, x.peak());
     if (!exists) continue;
     if (part == 0)
       cuda::store_once(args.scale + at.at[kScale] + group * args.scale_step, scale.stored);
-    CodeWord<F> word = codes_of_elements<T, F>(x, scale, args.order);
+    FormatWord<F> word = format_codes<T, F>(x, scale, args.order);
     uint8_t* to = args.output + at.at[kOutput] + (F::kFourBit ? column / 2 : column);
     for (int i = 0; i < (F::kFourBit ? (count + 1) / 2 : count); ++i, word >>= 8) {
       // The zero beyond the end may have got a sign; the spare nibble has none.
@@ -224,10 +124,10 @@ template <class T, class F>
 bool takes_vectors(const Fields& f, const Operands& operands, const IndexSpace& groups) {
   if (f.shape.last() % F::kGroup != 0 || groups.size() > cuda::kMaxIndex) return false;
   bool aligned = cuda::aligned_to(operands[kInput].data, cuda::kVectorBytes) &&
-                 cuda::aligned_to(operands[kOutput].data, kCodeBytes<F>);
+                 cuda::aligned_to(operands[kOutput].data, kFormatBytes<F>);
   for (int i = 0; i < groups.rank; ++i)
     aligned = aligned && groups.axes[i].stride[kInput] % cuda::kPerVector<T> == 0 &&
-              groups.axes[i].stride[kOutput] % kCodeBytes<F> == 0;
+              groups.axes[i].stride[kOutput] % kFormatBytes<F> == 0;
   return aligned;
 }
 
@@ -236,8 +136,8 @@ Status launch_whole_groups(const FormatArgs& common, const IndexSpace& groups,
                            int32_t multiprocessors, Bound& bound) {
   const WholeGroupArgs args{common, cuda::IndexSpace32(groups),
                             static_cast<uint32_t>(groups.size())};
-  const bool many = groups.size() * kLanes<F> > multiprocessors * kManyThreads;
-  const int64_t per_block = kFormatThreads / kLanes<F> * (many ? kManySets<T> : 1);
+  const bool many = groups.size() * kFormatLanes<F> > multiprocessors * kManyThreads;
+  const int64_t per_block = kFormatThreads / kFormatLanes<F> * (many ? kManySets<T> : 1);
   return cuda::launch(
       many ? quantize_whole_groups<T, F, kManySets<T>> : quantize_whole_groups<T, F, 1>,
       {ceil_div(groups.size(), per_block), dim3(kFormatThreads)}, args, bound);
@@ -254,7 +154,7 @@ Status launch_any_groups(const FormatArgs& common, const Fields& f, const Operan
                     operands[kScale].strides[f.shape.rank - 1]};
   args.rows.merge();
   args.count = args.rows.size() * args.groups;
-  const int64_t blocks = ceil_div(args.count, kFormatThreads / kLanes<F>);
+  const int64_t blocks = ceil_div(args.count, kFormatThreads / kFormatLanes<F>);
   return cuda::launch(quantize_any_groups<T, F>,
                       {std::min(blocks, kFormatBlocks), dim3(kFormatThreads)}, args, bound);
 }

@@ -10,27 +10,10 @@
 
 namespace planq::dynamic_range_quantize {
 
-// A format of groups: MX in either rounding of its scales, or NVFP4.
-template <DType kTo, DType kScaleType>
-struct Format {
-  static constexpr DType kCode = kTo, kStoredScale = kScaleType;
-  static constexpr bool kMx = kScaleType == DType::Float8E8M0FNU;
-  static constexpr int kGroup = kMx ? math::kMxGroup : math::kNvfp4Group;
-  static constexpr bool kFourBit = is_four_bit(kTo);
-
-  // Of a group whose largest magnitude has these bits.
-  PLANQ_HD static math::FormatScale scale_of(std::uint32_t peak, bool round_up,
-                                             float tensor_factor) {
-    if constexpr (kMx)
-      return math::mx_scale<kCode>(peak, round_up);
-    else
-      return math::nvfp4_scale(peak, tensor_factor);
-  }
-};
-using MxFp4 = Format<DType::Float4E2M1FN, DType::Float8E8M0FNU>;
-using MxFp8E4M3 = Format<DType::Float8E4M3FN, DType::Float8E8M0FNU>;
-using MxFp8E5M2 = Format<DType::Float8E5M2, DType::Float8E8M0FNU>;
-using Nvfp4 = Format<DType::Float4E2M1FN, DType::Float8E4M3FN>;
+using affine::MxFp4;
+using affine::MxFp8E4M3;
+using affine::MxFp8E5M2;
+using affine::Nvfp4;
 
 template <DType kFrom, class F>
 Reason rejects_format(const Descriptor& descriptor, const Device&) {

@@ -140,10 +140,7 @@ __device__ __forceinline__ float float8_value(C quotient, C x, const math::Affin
   const std::uint32_t sign =
       sizeof(C) == 4 ? __float_as_uint(static_cast<float>(x))
                      : static_cast<std::uint32_t>(__double2hiint(static_cast<double>(x)));
-  std::uint32_t bits;
-  asm("lop3.b32 %0, %1, %2, 0x7FFFFFFF, 0xE4;"
-      : "=r"(bits)
-      : "r"(__float_as_uint(value)), "r"(sign));
+  const std::uint32_t bits = cuda::bits_of_both(__float_as_uint(value), sign, 0x7FFFFFFFu);
   return __uint_as_float(bits);
 }
 

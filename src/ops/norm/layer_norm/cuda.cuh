@@ -8,30 +8,7 @@
 namespace planq::layer_norm {
 namespace {
 
-Status prepare(const Descriptor&, const Device&, State&) { return norm::preload_norms<true>(); }
-
-Status bind(const Call& call, Bound& bound) {
-  return norm::launch_norm<true>(norm_of(call), call.device, bound);
-}
-
-constexpr auto kFloating = norm::kernels_of_outputs([](auto output) -> Kernel {
-  constexpr DType kOutputType = output.value;
-  return {.op = "layer_norm",
-          .body = "rows",
-          .dtypes = kDTypes<cuda::kElement, kOutputType>,
-          .revision = 1,
-          .backend = Backend::Cuda,
-          .arch = {80, kLastArch},
-          .rank = 0,
-          .guarantee = norm::kGuarantee,
-          .rejects = norm::rejects<Fields, cuda::kElement, kOutputType>,
-          .workspace = no_workspace,
-          .prepare = prepare,
-          .bind = bind};
-});
-
-constexpr auto kKernels =
-    joined(kFloating, affine::quantized_parts<Fields, Backend::Cuda, cuda::kElement>("layer_norm"));
+constexpr auto kKernels = norm::kernels_of<Fields, norm_of, true, kOutput>("layer_norm");
 
 }  // namespace
 }  // namespace planq::layer_norm

@@ -51,6 +51,18 @@ inline float __uint_as_float(std::uint32_t x) { return std::bit_cast<float>(x); 
 inline float __int_as_float(std::int32_t x) { return std::bit_cast<float>(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+inline int __double2loint(double x) { return static_cast<int>(std::bit_cast<std::uint64_t>(x)); }
+inline int __double2hiint(double x) {
+  return static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 32);
+}
+inline float __double2float_rz(double x) {
+  const auto near = static_cast<float>(x);
+  return std::fabs(near) > std::fabs(x) ? std::nextafter(near, 0.0f) : near;
+}
 inline float __saturatef(float x) { return x > 0 ? std::min(x, 1.0f) : 0.0f; }
 inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
@@ -162,6 +174,10 @@ inline int __reduce_add_sync(unsigned, int value) {
 }
 inline bool __all_sync(unsigned lanes, bool holds) {
   return __reduce_max_sync(lanes, holds ? 0u : 1u) == 0;
+}
+
+inline bool __any_sync(unsigned lanes, bool holds) {
+  return __reduce_max_sync(lanes, holds ? 1u : 0u) != 0;
 }
 
 namespace planq::cuda {

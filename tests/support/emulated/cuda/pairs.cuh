@@ -32,6 +32,13 @@ inline std::uint32_t masked_and_flipped(std::uint32_t word, std::uint32_t mask,
   return (word & mask) ^ flips;
 }
 
+inline std::uint32_t bits_of_both(std::uint32_t under, std::uint32_t other, std::uint32_t mask) {
+  return (under & mask) | (other & ~mask);
+}
+inline std::uint32_t signs_of_halves(std::uint32_t word) {
+  return (word & 0x8000u ? 0xFFFFu : 0u) | (word & 0x80000000u ? 0xFFFF0000u : 0u);
+}
+
 template <bool kSigned, int kBits>
 std::uint32_t codes_of_pair(float first, float second, std::uint32_t above) {
   constexpr float kLowest = kSigned ? -(1 << (kBits - 1)) : 0;

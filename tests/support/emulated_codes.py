@@ -1,0 +1,33 @@
+"""Fields of codes for emulated kernels: see tests/support/emulated/codes.h."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from planq.audit.ops.affine.quantized_output import resolved
+
+
+def codes_of(problem: Any) -> tuple[ctypes.Array[ctypes.c_char_p], ctypes.Array[ctypes.c_double]]:
+    """The fields as words and as numbers."""
+    scale_dtype, (q_min, q_max) = resolved(problem)
+    words = (
+        *(problem.output_dtype, problem.norm_dtype or problem.input_dtype, scale_dtype),
+        *(problem.scope[0], problem.mode, problem.quotient, problem.nonfinite),
+        *(problem.nibble_order, problem.convention),
+    )
+    size = problem.scope[1] if problem.scope[0] == "group" else 0
+    flags = (problem.also_output, problem.scale_given, problem.include_zero)
+    numbers = (q_min, q_max, size, *flags)
+    return (
+        (ctypes.c_char_p * len(words))(*(word.encode() for word in words)),
+        (ctypes.c_double * len(numbers))(*map(float, numbers)),
+    )
+
+
+def is_fused(problem: Any) -> bool:
+    """Whether one kernel does it all."""
+    given = not problem.scale_given or problem.scope[0] == "tensor"
+    group = problem.scope[1] if problem.scope[0] == "group" else 0
+    inside = group % 2 == 1 and group < problem.shape[-1] and problem.output_dtype.endswith("int4")
+    return problem.norm_dtype in (None, problem.input_dtype) and given and not inside
