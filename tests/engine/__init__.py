@@ -1,0 +1,1 @@
+"""Programs that run plans one after another, as engines do."""
