@@ -243,8 +243,8 @@ class Layer:
             invalid=at["invalid"],
         )
         return [
-            *self._normed(at, "attention.norm"),
-            self._product(at, "qkv", "hidden codes", "qkv"),
+            *self.normed(at, "attention.norm"),
+            self.product(at, "qkv", "hidden codes", "qkv"),
             self._bound(at, "rotary", turn),
             self._bound(at, "append", append),
         ]
@@ -253,12 +253,12 @@ class Layer:
         """From what the heads have found to what the layer adds to the residual."""
         at = self.arena.first(rows)
         return [
-            self._quantized(at, "heads", "heads"),
-            self._product(at, "o", "heads codes", "hidden"),
-            *self._normed(at, "feed_forward.norm"),
-            self._product(at, "gate_up", "hidden codes", "gate_up"),
-            *self._gated(at),
-            self._product(at, "down", "inner codes", "hidden"),
+            self.quantized(at, "heads", "heads"),
+            self.product(at, "o", "heads codes", "hidden"),
+            *self.normed(at, "feed_forward.norm"),
+            self.product(at, "gate_up", "hidden codes", "gate_up"),
+            *self.gated(at),
+            self.product(at, "down", "inner codes", "hidden"),
         ]
 
     def heads_of(self, at: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -267,7 +267,7 @@ class Layer:
         heads = at["qkv"].view(len(at["qkv"]), -1, sizes.head)
         return heads.split_with_sizes([sizes.heads, sizes.key_heads, sizes.key_heads], 1)
 
-    def _normed(self, at: dict[str, torch.Tensor], weight: str) -> list[Launch]:
+    def normed(self, at: dict[str, torch.Tensor], weight: str) -> list[Launch]:
         """Adds the hidden state to the residual, and makes codes of the sum's norm."""
         norm = planq.RmsNormArgs(
             input=at["hidden"],
@@ -276,20 +276,20 @@ class Layer:
             output=at["normed"],
             eps=EPSILON,
         )
-        return [self._bound(at, "norm", norm), self._quantized(at, "hidden", "normed")]
+        return [self._bound(at, "norm", norm), self.quantized(at, "hidden", "normed")]
 
-    def _gated(self, at: dict[str, torch.Tensor]) -> list[Launch]:
+    def gated(self, at: dict[str, torch.Tensor]) -> list[Launch]:
         """Makes codes of the up half times SiLU of the gate."""
         gate = planq.ActivationArgs(input=at["gate_up"], output=at["inner"])
-        return [self._bound(at, "gate", gate), self._quantized(at, "inner", "inner")]
+        return [self._bound(at, "gate", gate), self.quantized(at, "inner", "inner")]
 
-    def _quantized(self, at: dict[str, torch.Tensor], width: str, name: str) -> Launch:
+    def quantized(self, at: dict[str, torch.Tensor], width: str, name: str) -> Launch:
         args = planq.DynamicRangeQuantizeArgs(
             input=at[name], output=at[f"{width} codes"], scale=at["scale"]
         )
         return self._bound(at, f"quantize {width}", args)
 
-    def _product(self, at: dict[str, torch.Tensor], name: str, codes: str, output: str) -> Launch:
+    def product(self, at: dict[str, torch.Tensor], name: str, codes: str, output: str) -> Launch:
         args = planq.LinearW8A8Args(
             input=at[codes],
             weight=self.weights[name],

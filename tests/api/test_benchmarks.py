@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import bench
+import decode
 import planq
 from harness.core.cases import Case, Target, load_cases
 from harness.core.check import (
@@ -33,6 +34,7 @@ from harness.core.models import shapes_of
 from harness.core.report import Record, Report
 from harness.core.workload import Arena, Launch, Rate, Timing, Workload, tensors_of
 from harness.native.native import cutlass_command
+from harness.peers import layer_peers
 from harness.peers.peers import make_peer
 from planq.torch import optim
 from support.bitsandbytes_host import bnb
@@ -759,6 +761,91 @@ def test_the_norm_of_torch_is_nearly_planqs(desc: Any) -> None:
     torch.testing.assert_close(theirs.view(1), ours, rtol=1e-5, atol=0)
 
 
+LAYERS_OF_VLLM = (
+    made("rms_norm", shape=(5, 96), input_dtype="bfloat16", weight_dtype="bfloat16"),
+    made(
+        "rms_norm",
+        shape=(5, 96),
+        input_dtype="bfloat16",
+        weight_dtype="bfloat16",
+        residual_dtype="bfloat16",
+    ),
+    made("activation", shape=(5, 96), input_dtype="bfloat16", function="silu", gated=True),
+)
+
+
+@pytest.mark.parametrize("desc", LAYERS_OF_VLLM, ids=["norm", "norm with a residual", "gate"])
+def test_layers_of_vllm_are_nearly_planqs(desc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the same residual on, whatever was launched before."""
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    workload = Workload(Stub(), case_of(desc))
+    workload.measure()
+    found = make_peer("vllm_compiled", Stub(), workload)
+    assert found is not None
+    assert found.differing is not None
+    assert found.differing < 0.5  # they round once more, before the last product
+    given, launch = workload.sets[1], found.launches[1]
+    theirs: Any = launch()
+    workload.launches[1]()
+    roundings = 2**-7 * float(given["output"].float().abs().max())
+    torch.testing.assert_close(theirs[0], given["output"], rtol=0, atol=roundings)
+    if "residual" in given:
+        own = launch.args[0]["residual"]  # type: ignore[attr-defined]
+        assert own.data_ptr() != given["residual"].data_ptr()
+        assert torch.equal(own, given["residual"])
+
+
+def test_only_layers_that_vllm_has_are_its_peers() -> None:
+    for fields in ({"function": "gelu_tanh", "gated": True}, {"function": "silu"}):
+        desc = made("activation", shape=(5, 96), input_dtype="bfloat16", **fields)
+        with pytest.raises(ValueError, match="vLLM has no"):
+            layer_peers.of_vllm(desc, "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [("int8", planq.Quotient.RATIO), ("float8_e4m3fn", planq.Quotient.RECIPROCAL)],
+)
+def test_codes_of_vllm_are_those_of_a_field_of_planq(code: str, rule: planq.Quotient) -> None:
+    x = torch.randn(64, 200, generator=torch.Generator().manual_seed(1)).bfloat16()
+    desc = made(
+        "dynamic_range_quantize",
+        shape=x.shape,
+        input_dtype="bfloat16",
+        output_dtype=code,
+        quotient=rule,
+    )
+    plan = planq.Plan.select(planq.HOST, desc)
+    ours = {"output": torch.empty(x.shape, dtype=torch.int8), "scale": torch.empty(64)}
+    if code != "int8":
+        ours["output"] = ours["output"].view(torch.float8_e4m3fn)
+    plan.run(planq.HOST, None, planq.DynamicRangeQuantizeArgs(input=x, **ours))
+    codes, scale = layer_peers.quantized(x, code)
+    assert torch.equal(codes.view(torch.int8), ours["output"].view(torch.int8))
+    assert torch.equal(scale, ours["scale"])
+
+
+def test_a_step_of_a_layer_has_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the record and in the table, for each number of tokens."""
+    words = ["--backend", "host", "--small", "--quick", "--tokens", "1,3", "--json"]
+    monkeypatch.setattr(sys, "argv", ["decode.py", *words, str(tmp_path)])
+    assert decode.main() == 0
+    record = json.loads((tmp_path / "host" / "decode.json").read_text())
+    assert [step["name"] for step in record["steps"]] == ["unfused/1x256", "unfused/3x256"]
+    for entry in record["steps"]:
+        assert entry["launches"] == 13
+        assert entry["us"] > entry["parts"]["norm"]["us"] > 0
+        assert entry["parts"].keys() == {"products", "norm", "gate"}
+
+
+def test_gaps_are_where_no_kernel_runs() -> None:
+    """Kernels that overlap leave none, and one within another counts twice."""
+    spans = [("a", 0.0, 10.0), ("b", 8.0, 30.0), ("a", 12.0, 20.0), ("a", 34.0, 40.0)]
+    found = decode.gaps([(name, 8 * begin, 8 * end) for name, begin, end in spans])
+    assert found == {"kernels": 0.5, "gaps_us": 4.0, "kernels_us": {"a": 24.0, "b": 22.0}}
+    assert decode.gaps([]) == {}
+
+
 def test_torch_fills_with_the_same_bits() -> None:
     workload = Workload(Stub(), case_of(made("fill", shape=(3000,), output_dtype="bfloat16")))
     found = make_peer("torch_fill", Stub(), workload)
@@ -767,7 +854,7 @@ def test_torch_fills_with_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    "peer", ["cutlass", "scaled_mm", "scaled_mm_accurate", "tinygemm", "torchao"]
+    "peer", ["cutlass", "scaled_mm", "scaled_mm_accurate", "tinygemm", "torchao", "triton"]
 )
 def test_peers_that_need_a_gpu_are_absent_without(peer: str) -> None:
     workload = Workload(Stub(), case_of(product(32, 16, 64)))

@@ -16,7 +16,7 @@ from harness.core.cuda import CudaMachine
 from harness.core.workload import Launch, Machine, Operands, Workload
 from harness.formulas import elementwise, optimizer
 from harness.formulas.formula import formula
-from harness.peers import bnb, product_peers
+from harness.peers import bnb, layer_peers, product_peers
 from harness.peers.peer import Peer, first_result
 
 
@@ -167,6 +167,7 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "torch_fill": _torch_fill,
     "torch_functions": _torch_functions,
     "vector_norm": _vector_norm,
+    **layer_peers.MAKERS,
     **product_peers.MAKERS,
     "torchao": _torchao,
 }
