@@ -20,7 +20,7 @@ import pytest
 
 import planq
 from planq import _core
-from planq.audit import places, report, sections
+from planq.audit import every_input, places, report, sections
 from planq.audit.claims import CLAIMS
 from planq.audit.materials import bill_of_materials
 from planq.audit.memory import Host
@@ -31,15 +31,19 @@ from support import ending
 ROOT = Path(__file__).parents[2]
 SECTION = sections.Section("host", "codebook_quantize")
 BY_NAME = {claim.name: claim for claim in CLAIMS}
+
+
+def kernels_of_the_host(operator: str) -> list[planq.KernelInfo]:
+    """Those of an operator, in the order of the registry."""
+    (info,) = (each for each in planq.operators() if each.name == operator)
+    return [kernel for kernel in info.kernels if kernel.backend is planq.Backend.HOST]
+
+
 # Of one operator, the kernel that the faults are planted in.
 OPERATOR = "quantize"
-KERNEL = next(
-    kernel
-    for info in planq.operators()
-    if info.name == OPERATOR
-    for kernel in info.kernels
-    if kernel.backend is planq.Backend.HOST
-)
+KERNEL, *_ = kernels_of_the_host(OPERATOR)
+# What computes elementary functions of float32.
+(UNARY,) = (kernel for kernel in kernels_of_the_host("unary") if "/f32_f32" in kernel.sku)
 Fault = Callable[[Bench, int], None]
 
 
@@ -100,6 +104,15 @@ def change_an_input(bench: Bench, which: int) -> None:
             operand.write(values)
 
 
+def leave_a_raw_nan(bench: Bench, which: int) -> None:
+    """Has a GPU's own NaN where the canonical one belongs."""
+    for name, operand in bench.operands.items():
+        if bench.roles[name] == "output":
+            words = operand.read().view(np.uint32)
+            words[words == every_input.CANONICAL_NAN] = every_input.DIGESTED_NAN
+            operand.write(words.view(np.float32))
+
+
 FAULTS: dict[Fault, str] = {
     flip: "reference",
     write_beside: "reference",
@@ -137,6 +150,73 @@ def test_a_fault_is_refuted(plant: Callable[[Fault], None], fault: Fault, claim:
     found = outcome(claim)
     assert found.state == sections.REFUTED
     assert f"{KERNEL.sku}:{KERNEL.body}" in found.note
+
+
+def every_function() -> sections.Outcome:
+    """What becomes of the claim about elementary functions, in a quick audit."""
+    return sections.hold(BY_NAME["every input"], Host(), "unary", UNARY, sections.QUICK)
+
+
+def test_elementary_functions_have_their_digests() -> None:
+    """All of them, and kernels of other types are not called held."""
+    outcome = every_function()
+    assert outcome.state == sections.HELD
+    assert outcome.runs == len(every_input.functions_of("unary")) == 8
+    other = next(kernel for kernel in kernels_of_the_host("unary") if kernel is not UNARY)
+    found = sections.hold(BY_NAME["every input"], Host(), "unary", other, sections.QUICK)
+    assert (found.state, found.runs) == (sections.NOT_TESTABLE, 0)
+
+
+@pytest.mark.parametrize("function", ["exp", "erf"])
+def test_a_function_with_another_digest_is_refuted(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name, with the digest that was found."""
+    recorded = every_input.RECORDED[function]["sampled"]
+    monkeypatch.setitem(every_input.RECORDED[function], "sampled", "0" * 64)
+    found = every_function()
+    assert found.state == sections.REFUTED
+    assert f"{UNARY.sku}:{UNARY.body}: {function} has the digest {recorded}" in found.note
+
+
+@pytest.mark.parametrize("fault", [flip, leave_a_raw_nan])
+def test_a_function_with_other_bits_is_refuted(
+    plant: Callable[[Fault], None], fault: Fault
+) -> None:
+    """One bit of a million results; a GPU's NaN in the place of the canonical one."""
+    plant(fault)
+    found = every_function()
+    assert found.state == sections.REFUTED
+    assert " has the digest " in found.note
+
+
+def test_a_nan_that_is_left_as_it_is_has_another_digest_than_the_canonical_one() -> None:
+    """Of the inputs 0, 0x7FFFFFFF and 0xFFFFFFFE, two of which are NaN."""
+    step = int(every_input.DIGESTED_NAN)
+
+    def canonical(words: every_input.Words) -> every_input.Words:
+        return np.where(np.isnan(words.view(np.float32)), np.uint32(0x7FC00000), words)
+
+    kept, made = every_input.digest(np.copy, step), every_input.digest(canonical, step)
+    assert kept == hashlib.sha256(words_of(0, 0x7FC00000, 0xFFFFFFFE)).hexdigest()
+    assert made == hashlib.sha256(words_of(0, 0x7FFFFFFF, 0x7FFFFFFF)).hexdigest()
+
+
+def words_of(*values: int) -> bytes:
+    """Each in four bytes, the lowest first."""
+    return b"".join(value.to_bytes(4, "little") for value in values)
+
+
+@pytest.mark.parametrize("size", [1000, 2**18, every_input.EVERY])
+def test_parts_are_the_same_inputs_whatever_their_size(size: int) -> None:
+    """Every 4099th, in ascending order, and so is their digest."""
+    every = np.arange(0, every_input.EVERY, every_input.STEP, dtype=np.uint64)
+    parts = list(every_input.parts(every_input.STEP, size))
+    assert all(part.size == size for part in parts[:-1])
+    assert 0 < parts[-1].size <= size
+    assert (np.concatenate(parts) == every).all()
+    found = every_input.digest(lambda words: words ^ 1, every_input.STEP, size)
+    assert found == hashlib.sha256((every ^ 1).astype("<u4")).hexdigest()
 
 
 def test_every_claim_is_in_the_report_and_a_refuted_one_decides() -> None:
