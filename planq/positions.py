@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import decimal
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +22,17 @@ from planq.errors import ArgumentError
 __all__ = ["cos_sin"]
 
 Frequencies: TypeAlias = "list[Decimal]"
-_Numbers: TypeAlias = "dict[str, Decimal]"
+
+
+class _Numbers(dict[str, Decimal]):
+    """What a scaling is given, by name.
+
+    Attributes:
+        pairs: Of what each pair of columns has a number of its own: these, by name.
+    """
+
+    pairs: dict[str, Frequencies]
+
 
 _DIGITS: Final = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN)
 _PI: Final = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
@@ -46,7 +56,12 @@ _KEYS: Final[dict[str, tuple[set[str], set[str]]]] = {
         },
         set(),
     ),
+    "longrope": (
+        {"short_factor", "long_factor", "original_max_position_embeddings"},
+        {"factor", "attention_factor"},
+    ),
 }
+_OF_PAIRS: Final[tuple[str, ...]] = ("short_factor", "long_factor")
 
 
 def cos_sin(
@@ -62,8 +77,8 @@ def cos_sin(
         which ``scaling`` changes. ``F = round(w / 2 pi * 2^64)``, to the nearest integer, ties to
         even; everything before is computed with 60 decimal digits. The angle of position ``p`` is
         ``floor((p * F mod 2^64) / 2^32)``, in units of ``2^-32`` turns. The table has ``cos_turn``
-        and ``sin_turn`` of it; with YaRN ``fl(factor * cosine)``, where ``factor`` is the attention
-        factor, rounded once to float32.
+        and ``sin_turn`` of it; with YaRN and longrope ``fl(factor * cosine)``, where ``factor`` is
+        the attention factor, rounded once to float32.
 
         ``scaling`` is what a checkpoint's configuration has under ``rope_parameters`` or
         ``rope_scaling``, by transformers' names. ``rope_type`` (or ``type``) is one of
@@ -82,6 +97,13 @@ def cos_sin(
         - ``llama3``: ``w / factor`` for waves longer than ``original_max_position_embeddings /
           low_freq_factor``, ``w`` for those shorter than ``... / high_freq_factor``, and a mean of
           both in between, weighted by how often they turn.
+        - ``longrope``: ``w`` of pair ``i`` over ``long_factor[i]`` if ``max_position`` is above
+          ``original_max_position_embeddings``, else over ``short_factor[i]``. An engine that
+          takes short sequences by the short factors makes a table of either kind. The attention
+          factor is ``attention_factor``, or ``sqrt(1 + ln(factor) /
+          ln(original_max_position_embeddings))``, or 1 for a ``factor`` up to 1. Phi-3 has no
+          ``factor``: there it is ``max_position_embeddings`` of the configuration over
+          ``original_max_position_embeddings``, both of which stand beside the scaling.
 
     Args:
         base: The base of the frequencies (``rope_theta``), above 0.
@@ -94,7 +116,7 @@ def cos_sin(
 
     Raises:
         ArgumentError: A number out of its range, another ``rope_type``, a key that it does not
-            have, or one that it lacks.
+            have, or one that it lacks; factors of pairs that are not ``dim / 2`` numbers.
 
     Source:
         transformers ``modeling_rope_utils``, which computes frequencies and angles in float32.
@@ -208,6 +230,29 @@ def _llama3(base: Decimal, dim: int, rows: int, given: _Numbers) -> tuple[Freque
     return waves, Decimal(1)
 
 
+def _longrope(base: Decimal, dim: int, rows: int, given: _Numbers) -> tuple[Frequencies, Decimal]:
+    original = given["original_max_position_embeddings"]
+    for name in _OF_PAIRS:
+        if len(given.pairs[name]) != dim // 2:
+            count = len(given.pairs[name])
+            raise ArgumentError(name, f"{dim // 2} numbers, one for each pair", str(count))
+    factors = given.pairs["long_factor" if rows > original else "short_factor"]
+    waves = [wave / by for wave, by in zip(_waves(base, dim), factors, strict=True)]
+    return waves, _longrope_factor(original, given)
+
+
+def _longrope_factor(original: Decimal, given: _Numbers) -> Decimal:
+    if "attention_factor" in given:
+        return given["attention_factor"]
+    if "factor" not in given:
+        raise ArgumentError("factor", "a number for longrope, or attention_factor", "nothing")
+    if given["factor"] <= 1:
+        return Decimal(1)
+    if original <= 1:
+        raise ArgumentError("original_max_position_embeddings", "a number above 1", str(original))
+    return (1 + given["factor"].ln() / original.ln()).sqrt()
+
+
 _SCALINGS: Final[
     dict[str, Callable[[Decimal, int, int, _Numbers], tuple[Frequencies, Decimal]]]
 ] = {
@@ -217,6 +262,7 @@ _SCALINGS: Final[
     "dynamic": _dynamic,
     "yarn": _yarn,
     "llama3": _llama3,
+    "longrope": _longrope,
 }
 
 
@@ -244,6 +290,13 @@ def _number(name: str, value: Any) -> Decimal:
     return Decimal(number)
 
 
+def _list(name: str, values: Any) -> Frequencies:
+    """Numbers above 0, in the order of the pairs."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ArgumentError(name, "a list of numbers", type(values).__name__)
+    return [_number(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
 def _read(scaling: Mapping[str, Any] | None, base: Decimal) -> tuple[str, _Numbers]:
     """The kind of scaling and its numbers; what is None is not there."""
     given = {name: value for name, value in (scaling or {}).items() if value is not None}
@@ -259,7 +312,10 @@ def _read(scaling: Mapping[str, Any] | None, base: Decimal) -> tuple[str, _Numbe
     for name in sorted(given.keys() - needed - more):
         raise ArgumentError("scaling", f"keys that {kind} has", name)
     truncate = given.pop("truncate", None)
-    numbers = {name: _number(name, value) for name, value in given.items()}
+    listed = [name for name in _OF_PAIRS if name in given]
+    pairs = {name: _list(name, given.pop(name)) for name in listed}
+    numbers = _Numbers({name: _number(name, value) for name, value in given.items()})
+    numbers.pairs = pairs
     if truncate is not None:
         numbers["truncate"] = Decimal(bool(truncate))
     return kind, numbers

@@ -6,6 +6,7 @@ import decimal
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -49,6 +50,18 @@ SCALINGS: dict[str, dict[str, Any]] = {
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 512,
     },
+    "longrope": {
+        "short_factor": [1 + i / 64 for i in range(32)],
+        "long_factor": [1.5 + i * i / 16 for i in range(32)],
+        "original_max_position_embeddings": 512,
+        "factor": 32.0,
+    },
+    "longrope, short": {
+        "short_factor": [1.125 + i / 8 for i in range(32)],
+        "long_factor": [64.0] * 32,
+        "original_max_position_embeddings": 4096,
+        "attention_factor": 1.1902380714238083,
+    },
 }
 
 
@@ -57,10 +70,16 @@ def configuration(name: str) -> dict[str, Any]:
     return {"rope_type": name.split()[0].rstrip(","), **SCALINGS[name]}
 
 
-def exact_steps(base: float, dim: int) -> Array:
-    """Frequencies without scaling, in 2^-64 turns, by binary arithmetic of 300 bits."""
+def longrope(**changes: Any) -> dict[str, Any]:
+    """That of long sequences, with other words."""
+    return configuration("longrope") | changes
+
+
+def exact_steps(base: float, dim: int, factors: Sequence[float] = ()) -> Array:
+    """Frequencies over factors, in 2^-64 turns, by binary arithmetic of 300 bits."""
+    by = factors or [1.0] * (dim // 2)
     with mpmath.workprec(300):
-        waves = [mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim) for i in range(dim // 2)]
+        waves = [mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim) / by[i] for i in range(dim // 2)]
         turns = [int(mpmath.nint(wave / (2 * mpmath.pi) * 2**64)) for wave in waves]
     return np.array([turn % 2**64 for turn in turns], np.uint64)
 
@@ -133,6 +152,28 @@ def test_a_fixed_factor_of_ntk_scales_the_base() -> None:
     assert cos_sin(1e4, 64, 100, same).tobytes() == cos_sin(1e4, 64, 100).tobytes()
 
 
+@pytest.mark.parametrize(("rows", "kind"), [(512, "short_factor"), (513, "long_factor")])
+def test_every_bit_of_longrope_is_that_of_the_contract(rows: int, kind: str) -> None:
+    """One position more, and the long factors count; the attention factor is that of both."""
+    given = configuration("longrope")
+    with mpmath.workprec(300):
+        factor = np.float32(float(mpmath.sqrt(1 + mpmath.log(32) / mpmath.log(512))))
+    table, steps = cos_sin(1e4, 64, rows, given), exact_steps(1e4, 64, given[kind])
+    for row in (0, 1, 17, 511, rows - 1):
+        phase = np.array([(row * int(step) % 2**64) >> 32 for step in steps], np.uint32)
+        wanted = np.concatenate([FUNCTIONS["cos_turn"](phase), FUNCTIONS["sin_turn"](phase)])
+        assert table[row].tobytes() == (wanted.astype(np.float32) * factor).tobytes(), row
+
+
+def test_a_factor_of_longrope_up_to_1_leaves_the_cosines() -> None:
+    for factor in (1.0, 0.5):
+        assert (cos_sin(1e4, 64, 3, longrope(factor=factor))[0, :32] == 1).all()
+    given = longrope(factor=None, attention_factor=0.75)
+    assert (cos_sin(1e4, 64, 3, given)[0, :32] == 0.75).all()
+    arrays = {name: np.array(given[name]) for name in ("short_factor", "long_factor")}
+    assert (cos_sin(1e4, 64, 3, given | arrays) == cos_sin(1e4, 64, 3, given)).all()
+
+
 def test_shorter_tables_are_beginnings_and_the_attention_factor_is_rounded_once() -> None:
     """A row does not depend on how many there are."""
     yarn = configuration("yarn")
@@ -182,7 +223,7 @@ def test_importing_planq_does_not_import_the_module() -> None:
         ({"dim": 64.0}, "dim", "an integer, got float"),
         ({"max_position": -1}, "max_position", "got -1"),
         ({"max_position": 2**32 + 1}, "max_position", "got 4294967297"),
-        ({"scaling": {"rope_type": "longrope"}}, "rope_type", "got longrope"),
+        ({"scaling": {"rope_type": "longest"}}, "rope_type", "got longest"),
         ({"scaling": {"type": "linear"}}, "factor", "a number for linear, got nothing"),
         ({"scaling": {"rope_type": "linear", "factor": -1.0}}, "factor", "got -1.0"),
         ({"scaling": {"factor": 2.0}}, "scaling", "keys that default has, got factor"),
@@ -194,6 +235,35 @@ def test_importing_planq_does_not_import_the_module() -> None:
             "above low_freq_factor",
         ),
         ({"base": 0.5, "scaling": configuration("yarn")}, "base", "above 1 for yarn"),
+        (
+            {"dim": 32, "scaling": longrope()},
+            "short_factor",
+            "16 numbers, one for each",
+        ),
+        ({"scaling": longrope(long_factor=[1.0])}, "long_factor", "32 numbers, one for each pair"),
+        ({"scaling": longrope(long_factor=None)}, "long_factor", "for longrope, got nothing"),
+        ({"scaling": longrope(short_factor=2.0)}, "short_factor", "a list of numbers, got float"),
+        (
+            {"scaling": longrope(short_factor="123")},
+            "short_factor",
+            "a list of numbers, got str",
+        ),
+        (
+            {"scaling": longrope(long_factor=[1.0, 0.0] * 16)},
+            "long_factor[1]",
+            "a finite number above 0, got 0.0",
+        ),
+        ({"scaling": longrope(factor=None)}, "factor", "or attention_factor, got nothing"),
+        (
+            {"scaling": longrope(original_max_position_embeddings=1)},
+            "original_max_position_embeddings",
+            "a number above 1, got 1",
+        ),
+        (
+            {"scaling": configuration("linear") | {"long_factor": [1.0] * 32}},
+            "scaling",
+            "keys that linear has, got long_factor",
+        ),
     ],
 )
 def test_arguments_that_are_refused(changes: dict[str, Any], operand: str, text: str) -> None:
