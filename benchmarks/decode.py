@@ -180,7 +180,7 @@ def measure(
     step = statistics.median(times["step"])
     weights = sum(tensor.nbytes for tensor in layer.weights.values())
     entry: dict[str, Any] = {
-        "name": f"unfused/{rows}x{layer.sizes.hidden}",
+        "name": f"{'fused' if layer.fused else 'unfused'}/{rows}x{layer.sizes.hidden}",
         "tokens": rows,
         **figures(times["step"]),
         "launches": len(parts["step"]),
@@ -266,15 +266,17 @@ def main() -> int:
     machine = Host(samples) if arguments.backend == "host" else Gpu(samples)
     counts = [int(word) for word in arguments.tokens.split(",")]
     sizes = decode_layer.SMALL if arguments.small else decode_layer.Sizes()
-    layer = decode_layer.Layer(replace(sizes, tokens=max(counts)), machine.device)
+    sizes = replace(sizes, tokens=max(counts))
+    layers = [decode_layer.Layer(sizes, machine.device, fused) for fused in (False, True)]
     print(f"{machine.name}: a step of a layer in W8A8 without attention, us")
     heads = ("step", "beside", "products", "norm", "gate")
     seen = ("launches", "kernels", "gaps")
     print(f"{'':<24}", *[f"{head:>9}" for head in heads], *[f"{head:>8}" for head in seen])
     entries = []
     for rows in counts:
-        entries.append(measure(machine, layer, rows, arguments.peers))
-        print(line(entries[-1]), flush=True)
+        for layer in layers:
+            entries.append(measure(machine, layer, rows, arguments.peers and layer.fused))
+            print(line(entries[-1]), flush=True)
     if arguments.json:
         path = arguments.json
         if path.suffix != ".json":
@@ -285,7 +287,7 @@ def main() -> int:
             "command": command(sys.argv[1:]),
             "machine": machine.facts(),
             "software": software(),
-            "sizes": {name: getattr(layer.sizes, name) for name in ("hidden", "heads", "inner")},
+            "sizes": {name: getattr(sizes, name) for name in ("hidden", "heads", "inner")},
             "steps": entries,
         }
         path.parent.mkdir(parents=True, exist_ok=True)

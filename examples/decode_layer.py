@@ -1,6 +1,6 @@
 """A decoder layer in W8A8, of planq's plans: one digest on a host and on a GPU, in any batch.
 
-    python decode_layer.py [--small] [--tokens 16] [--device cuda]
+    python decode_layer.py [--fused] [--small] [--tokens 16] [--device cuda]
 
 The layer has the sizes of Llama 3 8B and random weights; with --small it takes a second on a host.
 Each token of a step is the next of a sequence of its own, which has some keys in the cache already.
@@ -8,7 +8,8 @@ The step runs on the host and, where there is one, on a GPU: there its launches 
 before and after attention. Then some tokens run again, each alone. Exit status: 0 if all digests
 agree.
 
-Norms, quantization, products, positions, cache and gate are plans, which share one arena. Attention
+Norms, quantization, products, positions, cache and gate are plans, which share one arena. With
+--fused, norms and gate leave codes themselves: fewer launches, and the same digests. Attention
 is no operator of planq yet: attention.py beside this program computes it on the host.
 """
 
@@ -111,11 +112,12 @@ def weights_of(sizes: Sizes, device: str) -> dict[str, torch.Tensor]:
     return made
 
 
-def descriptors(sizes: Sizes) -> dict[str, planq.Descriptor]:
-    """One for each launch of a step, of any number of tokens."""
+def descriptors(sizes: Sizes, fused: bool) -> dict[str, planq.Descriptor]:
+    """One for each kind of launch of a step, of any number of tokens."""
     tokens = planq.Dim("tokens", max=sizes.tokens)
     hidden, inner, query = sizes.hidden, sizes.inner, sizes.heads * sizes.head
     key = sizes.key_heads * sizes.head
+    results = "int8" if fused else "bfloat16"  # of norms and of the gate
 
     def quantize(width: int) -> planq.Descriptor:
         return planq.DynamicRangeQuantizeDescriptor(
@@ -132,6 +134,7 @@ def descriptors(sizes: Sizes) -> dict[str, planq.Descriptor]:
             shape=(tokens, hidden),
             input_dtype="bfloat16",
             weight_dtype="bfloat16",
+            output_dtype=results,
             residual_dtype="bfloat16",
         ),
         "quantize hidden": quantize(hidden),
@@ -153,7 +156,11 @@ def descriptors(sizes: Sizes) -> dict[str, planq.Descriptor]:
         "o": product(hidden, query),
         "gate_up": product(2 * inner, hidden),
         "gate": planq.ActivationDescriptor(
-            shape=(tokens, inner), function="silu", gated=True, input_dtype="bfloat16"
+            shape=(tokens, inner),
+            function="silu",
+            gated=True,
+            input_dtype="bfloat16",
+            output_dtype=results,
         ),
         "quantize inner": quantize(inner),
         "down": product(hidden, inner),
@@ -207,11 +214,11 @@ class Arena:
 class Layer:
     """A layer on a device: plans, weights, arena, and the pages of keys and values."""
 
-    def __init__(self, sizes: Sizes, device: str) -> None:
-        self.sizes, self.device = sizes, device
+    def __init__(self, sizes: Sizes, device: str, fused: bool = False) -> None:
+        self.sizes, self.device, self.fused = sizes, device, fused
         self.plans = {
             name: planq.Plan.select(self.stream(), desc, BIT_EXACT)
-            for name, desc in descriptors(sizes).items()
+            for name, desc in descriptors(sizes, fused).items()
         }
         self.weights = weights_of(sizes, device)
         workspace = max(plan.workspace_size() for plan in self.plans.values())
@@ -273,15 +280,23 @@ class Layer:
             input=at["hidden"],
             weight=self.weights[weight],
             residual=at["residual"],
-            output=at["normed"],
             eps=EPSILON,
+            **self._results(at, "normed", "hidden"),
         )
-        return [self._bound(at, "norm", norm), self.quantized(at, "hidden", "normed")]
+        launch = self._bound(at, "norm", norm)
+        return [launch] if self.fused else [launch, self.quantized(at, "hidden", "normed")]
 
     def gated(self, at: dict[str, torch.Tensor]) -> list[Launch]:
         """Makes codes of the up half times SiLU of the gate."""
-        gate = planq.ActivationArgs(input=at["gate_up"], output=at["inner"])
-        return [self._bound(at, "gate", gate), self.quantized(at, "inner", "inner")]
+        gate = planq.ActivationArgs(input=at["gate_up"], **self._results(at, "inner", "inner"))
+        launch = self._bound(at, "gate", gate)
+        return [launch] if self.fused else [launch, self.quantized(at, "inner", "inner")]
+
+    def _results(self, at: dict[str, torch.Tensor], name: str, width: str) -> dict[str, Any]:
+        """Where results go: to codes and their scales, or to floating numbers first."""
+        if self.fused:
+            return {"output": at[f"{width} codes"], "scale": at["scale"]}
+        return {"output": at[name]}
 
     def quantized(self, at: dict[str, torch.Tensor], width: str, name: str) -> Launch:
         args = planq.DynamicRangeQuantizeArgs(
@@ -390,9 +405,9 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> str:
     return found.hexdigest()
 
 
-def digests(sizes: Sizes, device: str, alone: list[int]) -> tuple[list[str], list[str]]:
+def digests(layer: Layer, alone: list[int]) -> tuple[list[str], list[str]]:
     """Of every token of one step, and of some that are computed alone."""
-    layer, tokens = Layer(sizes, device), tokens_of(sizes)
+    sizes, tokens = layer.sizes, tokens_of(layer.sizes)
     together = Step(layer, sizes.tokens).run(tokens, list(range(sizes.tokens)))
     single = Step(layer, 1)
     return together, [single.run(tokens, [i])[0] for i in alone]
@@ -400,6 +415,7 @@ def digests(sizes: Sizes, device: str, alone: list[int]) -> tuple[list[str], lis
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Run a decoder layer in W8A8.")
+    parser.add_argument("--fused", action="store_true", help="codes in the launch of a norm")
     parser.add_argument("--small", action="store_true", help="a layer that takes a second")
     parser.add_argument("--tokens", type=int, default=Sizes.tokens, help="how many a step has")
     parser.add_argument("--device", action="append", choices=("cpu", "cuda"), help="by default all")
@@ -409,7 +425,7 @@ def main(words: list[str]) -> int:
     alone = sorted({0, sizes.tokens // 2, sizes.tokens - 1})
     found, right = set(), True
     for device in devices:
-        together, single = digests(sizes, device, alone)
+        together, single = digests(Layer(sizes, device, given.fused), alone)
         found.add(whole := hashlib.sha256("".join(together).encode()).hexdigest())
         print(f"{device}, {sizes.tokens} tokens: {whole}")
         for token, digest in zip(alone, single, strict=True):

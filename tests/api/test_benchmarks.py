@@ -20,7 +20,7 @@ import torch
 import bench
 import decode
 import planq
-from harness.core.cases import Case, Target, load_cases
+from harness.core.cases import Case, Target, load_cases, read_file
 from harness.core.check import (
     HOST_COLUMNS,
     MOST_ELEMENTS,
@@ -101,9 +101,18 @@ def cases() -> dict[str, Case]:
 
 
 def test_every_case_has_a_name_of_its_own() -> None:
+    """Two groups may list one case, but not two cases under one name."""
     for backend in ("cuda", "host"):
-        names = [case.name for case in load_cases(CASES, backend)]
-        assert len(names) == len(set(names)) > 20
+        listed = [
+            case
+            for path in CASES.glob("*.toml")
+            for wanted, case in read_file(path)
+            if wanted == backend
+        ]
+        named = {case.name: case.descriptor for case in listed}
+        assert [case.name for case in listed if named[case.name] != case.descriptor] == []
+        assert {case.name for case in load_cases(CASES, backend)} == named.keys()
+        assert len(named) > 20
 
 
 @pytest.mark.parametrize(
@@ -771,10 +780,26 @@ LAYERS_OF_VLLM = (
         residual_dtype="bfloat16",
     ),
     made("activation", shape=(5, 96), input_dtype="bfloat16", function="silu", gated=True),
+    made(
+        "rms_norm",
+        shape=(5, 96),
+        input_dtype="bfloat16",
+        weight_dtype="bfloat16",
+        output_dtype="int8",
+        residual_dtype="bfloat16",
+    ),
+    made(
+        "activation",
+        shape=(5, 96),
+        input_dtype="bfloat16",
+        function="silu",
+        gated=True,
+        output_dtype="float8_e4m3fn",
+    ),
 )
 
 
-@pytest.mark.parametrize("desc", LAYERS_OF_VLLM, ids=["norm", "norm with a residual", "gate"])
+@pytest.mark.parametrize("desc", LAYERS_OF_VLLM, ids=lambda desc: desc.operator)
 def test_layers_of_vllm_are_nearly_planqs(desc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the same residual on, whatever was launched before."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
@@ -787,12 +812,31 @@ def test_layers_of_vllm_are_nearly_planqs(desc: Any, monkeypatch: pytest.MonkeyP
     given, launch = workload.sets[1], found.launches[1]
     theirs: Any = launch()
     workload.launches[1]()
-    roundings = 2**-7 * float(given["output"].float().abs().max())
-    torch.testing.assert_close(theirs[0], given["output"], rtol=0, atol=roundings)
+    ours = given["output"].view(theirs[0].dtype)
+    wide = [
+        codes.float() * (scale[:, None] if desc.output_dtype.value in layer_peers.LIMITS else 1)
+        for codes, scale in ((theirs[0], theirs[-1]), (ours, given.get("scale")))
+    ]
+    parts = {"int8": 2**-6, "float8_e4m3fn": 2**-3}.get(desc.output_dtype.value, 2**-7)
+    torch.testing.assert_close(*wide, rtol=0, atol=parts * float(wide[1].abs().max()))
     if "residual" in given:
         own = launch.args[0]["residual"]  # type: ignore[attr-defined]
         assert own.data_ptr() != given["residual"].data_ptr()
         assert torch.equal(own, given["residual"])
+
+
+@pytest.mark.parametrize("desc", LAYERS_OF_VLLM[-2:], ids=lambda desc: desc.operator)
+def test_codes_of_norms_and_gates_are_checked_on_the_host(desc: Any) -> None:
+    """And so are their scales; the name tells the scope and the type."""
+    record = measures(Stub(), case_of(desc))
+    assert record.details["check"]["differing"] == 0
+    assert record.details["check"]["reference"] == "host_reference"
+    assert "token/bf16_" in record.case.name
+    workload = Workload(Stub(), record.case)
+    workload.measure()
+    workload.sets[0]["scale"][3] *= 2
+    checked = check(record.case, workload.sets[0], [host_reference], lambda: None)
+    assert checked.differing > 0
 
 
 def test_only_layers_that_vllm_has_are_its_peers() -> None:
@@ -831,9 +875,13 @@ def test_a_step_of_a_layer_has_its_parts(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "argv", ["decode.py", *words, str(tmp_path)])
     assert decode.main() == 0
     record = json.loads((tmp_path / "host" / "decode.json").read_text())
-    assert [step["name"] for step in record["steps"]] == ["unfused/1x256", "unfused/3x256"]
+    found = {step["name"]: step["launches"] for step in record["steps"]}
+    assert found == {
+        f"{form}/{rows}x256": launches
+        for rows in (1, 3)
+        for form, launches in (("unfused", 13), ("fused", 10))
+    }
     for entry in record["steps"]:
-        assert entry["launches"] == 13
         assert entry["us"] > entry["parts"]["norm"]["us"] > 0
         assert entry["parts"].keys() == {"products", "norm", "gate"}
 

@@ -20,7 +20,9 @@ SMALL = decode_layer.SMALL
 Array = np.ndarray[Any, Any]
 
 
-def test_it_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("more", [[], ["--fused"]])
+def test_it_prints_what_the_page_says(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether or not norms and gate leave codes in one launch."""
     (block,) = (
         text
         for text in docs.fenced(docs.ROOT / "docs" / "engines.md", "console")
@@ -28,7 +30,7 @@ def test_it_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
     )
     command, *lines = block.splitlines()
     words = command.removeprefix("$ python examples/decode_layer.py ").split()
-    assert decode_layer.main(words) == 0
+    assert decode_layer.main([*words, *more]) == 0
     assert capsys.readouterr().out.splitlines() == lines
 
 
@@ -56,6 +58,20 @@ def test_another_digest_is_an_exit_status(
     assert decode_layer.main(["--small", "--tokens", "2", "--device", "cpu"]) == 1
     told = capsys.readouterr().out
     assert len(re.findall(r"token \d alone: 0{16}, OTHER BITS as among all", told)) == 2
+
+
+def test_fused_plans_take_the_place_of_two() -> None:
+    """And leave tensors that stand between them as they are."""
+    counts, digests = {}, {}
+    for fused in (False, True):
+        layer, tokens = decode_layer.Layer(SMALL, "cpu", fused), decode_layer.tokens_of(SMALL)
+        step = decode_layer.Step(layer, 2)
+        digests[fused] = step.run(tokens, [5, 9])
+        counts[fused] = len([*layer.before_attention(2), *layer.after_attention(2)])
+        between = [layer.arena.tensors[name] for name in ("normed", "inner")]
+        assert all(bool(tensor.any()) != fused for tensor in between)
+    assert counts == {False: 13, True: 10}
+    assert digests[False] == digests[True]
 
 
 def test_it_computes_a_decoder_layer() -> None:

@@ -33,9 +33,13 @@ _SHORT = {
     "int32": "s32",
     "int64": "s64",
 }
+_FLOATS = ("bfloat16", "float16", "float32", "float64")
 _SHAPES = ("shape", "shapes", "weight_shape", "input_shape", "query_shape", "key_shape")
 # Fields whose words are part of a name.
-_WORDS = ("from_layout", "to_layout", "layout", "form", "algorithm", "state_format", "pairs")
+_WORDS = (
+    *("from_layout", "to_layout", "function", "layout"),
+    *("form", "algorithm", "state_format", "pairs"),
+)
 _COUNTS = {
     "axis": "axis",
     "ranks": "ranks",
@@ -189,6 +193,7 @@ class Case:
         kinds = {
             "nested": getattr(desc, "nested_block_size", None) is not None,
             "normalized": getattr(desc, "normalized", False),
+            "gated": getattr(desc, "gated", False),
             "asym": any(
                 getattr(desc, mode, None) is planq.Mode.ASYMMETRIC
                 for mode in ("mode", "input_mode")
@@ -215,13 +220,14 @@ class Case:
         if book is not None:
             size = getattr(self.descriptor, "block_size", None)
             return book.value if size is None else f"{book.value}-{size}"
-        if self.scope is None:
-            words = [getattr(self.descriptor, name, None) for name in _WORDS]
+        words = [getattr(self.descriptor, name, None) for name in _WORDS]
+        if self.scope is not None:
+            words.append(_scope_text(self.scope))
+        else:
             for name, word in _COUNTS.items():
                 count = getattr(self.descriptor, name, None)
                 words.append(None if count is None else f"{word}{count}")
-            return "-".join(str(word) for word in words if word is not None)
-        return _scope_text(self.scope)
+        return "-".join(str(word) for word in words if word is not None)
 
     def _factors(self) -> Iterator[str]:
         """What is said of a product beyond the types of its input and its output."""
@@ -252,7 +258,9 @@ class Case:
     @property
     def scope(self) -> planq.Scope | None:
         """Which elements share a scale, where there are scales; flat groups are named by size."""
-        if getattr(self.descriptor, "group_size", None) is not None:
+        desc = self.descriptor
+        floating = hasattr(desc, "norm_dtype") and desc.output_dtype.value in _FLOATS
+        if floating or getattr(desc, "group_size", None) is not None:
             return None
         return getattr(self.descriptor, "scope", None)
 
@@ -448,7 +456,7 @@ def _target(values: dict[str, Any]) -> Target:
     return Target(**{**values, "shapes": None if shapes is None else tuple(shapes)})
 
 
-def _read_file(path: Path) -> Iterator[tuple[str, Case]]:
+def read_file(path: Path) -> Iterator[tuple[str, Case]]:
     """Every case of a family's file, with its backend; the file has a table for each id."""
     for name, content in tomllib.loads(path.read_text()).items():
         rules = {
@@ -469,7 +477,7 @@ def load_cases(folder: Path, backend: str) -> list[Case]:
     found = [
         case
         for path in sorted(folder.glob("*.toml"))
-        for wanted, case in _read_file(path)
+        for wanted, case in read_file(path)
         if wanted == backend
     ]
     named: dict[str, Case] = {}

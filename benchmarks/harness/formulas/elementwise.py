@@ -44,7 +44,7 @@ class Activation:
 
     def __init__(self, desc: Any) -> None:
         self.desc, self.output = desc, getattr(torch, desc.output_dtype.value)
-        if desc.function.value not in ("relu", "relu_squared"):
+        if desc.function.value not in ("relu", "relu_squared") or self.output.itemsize == 1:
             raise ValueError(f"no torch formula for {desc}")
 
     def __call__(self, given: Operands) -> tuple[torch.Tensor]:
