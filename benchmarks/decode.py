@@ -33,7 +33,7 @@ import decode_layer
 
 LAYERS: Final = 8  # steps of a graph, as a network has layers
 SAMPLES, QUICK_SAMPLES = 50, 5
-SETTLED: Final = 1.0  # seconds until clocks are steady
+SETTLED: Final = 0.3  # seconds of every graph before it is timed, so that clocks are steady
 
 Launches = Sequence[Callable[[], object]]
 

@@ -24,6 +24,9 @@ PEERS = {
     "tinygemm": "torch's tinygemm",
     "torchao": "torchao",
     "cutlass": "CUTLASS",
+    "torch_functions": "torch's functions",
+    "vllm_compiled": "vLLM's formula, compiled",
+    "triton": "Triton",
 }
 # What README shows: cases that name a peer, and their words.
 SHOWN = {
