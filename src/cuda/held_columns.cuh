@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "core/dtype.h"
 #include "cuda/memory_access.cuh"
 #include "cuda/neighbours.cuh"
+#include "cuda/pairs.cuh"
 #include "math/conversions.h"
 
 namespace planq::cuda {
@@ -40,23 +43,68 @@ __device__ __forceinline__ HeldColumns<kPasses, kEach> held_columns(int lanes, i
   return {(thread / kWarp * kPasses * kWarp + thread % kWarp) * kEach, length};
 }
 
-// Everything is under way before the first of it is looked at. Where there is no column, elements
-// are `none`.
-template <class T, int kPasses, int kEach>
-__device__ __forceinline__ void read_columns(const T* from,
-                                             const HeldColumns<kPasses, kEach>& columns, T none,
-                                             float (&to)[kPasses][kEach]) {
-  Neighbours<T, kEach> read[kPasses];
+// Neighbours as numbers, or -0 in the place of each, which adds nothing to a sum.
+template <class T, int kEach>
+__device__ __forceinline__ void read_neighbours(const T* from, bool has, float (&to)[kEach]) {
+  Neighbours<T, kEach> read;
 #pragma unroll
-  for (int p = 0; p < kPasses; ++p) {
-    read[p].fill(none);
-    if (columns.has(p)) read[p].load(from + columns.at(p));
-  }
+  for (T& each : read.each) each = math::narrowed<T>(-0.0f);
+  if (has) read.load(from);
 #pragma unroll
-  for (int p = 0; p < kPasses; ++p)
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) to[p][i] = math::widened(read[p].each[i]);
+  for (int i = 0; i < kEach; ++i) to[i] = math::widened(read.each[i]);
 }
+
+// Columns as they lie in memory: what is loaded before anything is looked at, so that all loads of
+// a thread are under way together. Where there is no column, elements are -0, which adds nothing to
+// a sum. kSize: the bytes of an element; columns of another size are loaded when they are asked
+// for.
+template <int kPasses, int kEach, int kSize>
+struct RawColumns {
+  std::uint32_t words[kPasses][kEach * kSize / 4];
+
+  __device__ __forceinline__ void load(const void* from, std::int64_t offset, DType type,
+                                       const HeldColumns<kPasses, kEach>& columns) {
+    const bool known = (type == DType::Float32) == (kSize == 4);
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+#pragma unroll
+      for (std::uint32_t& word : words[p]) word = kSize == 4 ? 0x80000000u : 0x80008000u;
+      if (known && columns.has(p)) load_pass<kSize>(from, offset + columns.at(p), words[p]);
+    }
+  }
+  // The columns of one pass as numbers; `from` and `offset` as they were given to load().
+  template <class T>
+  __device__ __forceinline__ void widen(int pass, const void* from, std::int64_t offset,
+                                        const HeldColumns<kPasses, kEach>& columns,
+                                        float (&to)[kEach]) const {
+    constexpr int kOwn = static_cast<int>(sizeof(T));
+    std::uint32_t own[kEach * kOwn / 4];
+    if constexpr (kOwn == kSize) {
+      memcpy(own, words[pass], sizeof own);
+    } else {
+#pragma unroll
+      for (std::uint32_t& word : own) word = kOwn == 4 ? 0x80000000u : 0x80008000u;
+      if (columns.has(pass)) load_pass<kOwn>(from, offset + columns.at(pass), own);
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if constexpr (kOwn == 2)
+        to[i] = of_pair<T>(own[i / 2], i % 2);
+      else
+        to[i] = __uint_as_float(own[i]);
+    }
+  }
+
+ private:
+  template <int kBytes, int kWords>
+  static __device__ __forceinline__ void load_pass(const void* from, std::int64_t place,
+                                                   std::uint32_t (&to)[kWords]) {
+    using T = std::conditional_t<kBytes == 4, float, math::Half>;
+    Neighbours<T, kEach> read;
+    read.load(static_cast<const T*>(from) + place);
+    memcpy(to, read.each, sizeof to);
+  }
+};
 
 // Each number rounded once. A NaN becomes the canonical one.
 template <class T, int kPasses, int kEach>

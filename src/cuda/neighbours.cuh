@@ -21,11 +21,6 @@ struct Neighbours {
   static constexpr int kAlignment = kBytes < kVectorBytes ? kBytes : kVectorBytes;
 
   T each[kCount];
-
-  __device__ __forceinline__ void fill(T element) {
-#pragma unroll
-    for (T& own : each) own = element;
-  }
   __device__ __forceinline__ void load(const T* from) {
     if constexpr (kBytes >= kVectorBytes) {
       uint4 vectors[kBytes / kVectorBytes];

@@ -25,6 +25,31 @@ constexpr bool is_format(Convention convention) {
   return convention != Convention::Planq && convention != Convention::CompressedTensors;
 }
 
+// Rows whose codes are asked for most often have code of their own, which is shorter: a small
+// launch waits for every instruction that it fetches. Int8, E4M3: measured rows, symmetric, DIVIDE,
+// scales in float32, PROPAGATE, all codes of the type but the lowest of int8.
+enum class RowKind { Any, Int8, E4M3 };
+
+// What a kernel knows of its spec.
+template <RowKind kKind>
+PLANQ_HD math::AffineSpec<float> known_rows(const math::AffineSpec<float>& given) {
+  if constexpr (kKind == RowKind::Any) return given;
+  constexpr bool kInt8 = kKind == RowKind::Int8;
+  constexpr float kMost = kInt8 ? 127.0f : 448.0f;
+  return {.q_min = -kMost,
+          .q_max = kMost,
+          .steps = 2 * kMost,
+          .q_low = kInt8 ? -127 : 0,
+          .q_high = kInt8 ? 127 : 0,
+          .output_dtype = kInt8 ? DType::Int8 : DType::Float8E4M3FN,
+          .scale_dtype = DType::Float32,
+          .mode = Mode::Symmetric,
+          .quotient = Quotient::Divide,
+          .nonfinite = NonFinite::Propagate,
+          .include_zero = given.include_zero,
+          .convention = Convention::Planq};
+}
+
 // What is the same for all rows.
 template <class T>
 struct RowCodes {
@@ -88,13 +113,12 @@ struct RowParameters {
 };
 
 template <class T>
-__device__ __forceinline__ RowParameters measured_parameters(const RowCodes<T>& codes,
+__device__ __forceinline__ RowParameters measured_parameters(const math::AffineSpec<float>& spec,
                                                              const KeyRange<T>& key_range,
                                                              bool special) {
-  const bool symmetric = codes.spec.mode == Mode::Symmetric;
-  const math::Range<float> range = range_of(key_range, symmetric, special);
-  const auto own = math::segment_parameters(codes.spec, range);
-  return {own, is_fast(codes.spec, own, range)};
+  const math::Range<float> range = range_of(key_range, spec.mode == Mode::Symmetric, special);
+  const auto own = math::segment_parameters(spec, range);
+  return {own, is_fast(spec, own, range)};
 }
 
 template <class T>
@@ -115,11 +139,12 @@ __device__ __forceinline__ bool is_fast_given(const math::AffineSpec<float>& spe
 
 template <class T>
 __device__ __forceinline__ void store_row_parameters(const RowCodes<T>& codes, const Offsets& at,
+                                                     const math::AffineSpec<float>& spec,
                                                      std::int64_t segment,
                                                      const math::SegmentParameters<float>& own) {
   store_scale(codes.scale, at.at[kScaleRow] + segment * codes.scale_step, own.scale,
-              codes.spec.scale_dtype);
-  if (codes.spec.mode == Mode::Asymmetric)
+              spec.scale_dtype);
+  if (spec.mode == Mode::Asymmetric)
     cuda::store_once(codes.zero_point + at.at[kZeroPointRow] + segment * codes.zero_point_step,
                      own.zero_point);
 }
@@ -142,20 +167,32 @@ __device__ __noinline__ cuda::Word<kWordBytes<T, kCodes>> slow_codes(
   return cuda::pack<kCodes == Codes::Nibble ? Codes::Nibble : Codes::Byte>(each, order);
 }
 
-// Stores the codes of a vector that begins at this column.
-template <class T>
+// Stores the codes of a vector that begins at this column. Of a kind that is known no quotient is
+// beyond the bounds.
+template <RowKind kKind, class T>
 __device__ __forceinline__ void store_codes(const RowCodes<T>& codes, const Offsets& at, int column,
                                             const uint4& v, const RowParameters& parameters) {
-  by_codes(codes.spec.output_dtype, [&](auto kind) {
+  const math::AffineSpec<float> spec = known_rows<kKind>(codes.spec);
+  const auto store = [&](auto kind, const auto& encode_fast) {
     constexpr Codes kCodes = kind;
-    const Numbers<float> numbers(parameters.own, codes.spec);
-    const auto word =
-        parameters.fast
-            ? encode_by_any_rule<T, kCodes>(v, numbers, codes.spec, codes.order)
-            : slow_codes<T, kCodes>(v, codes.spec, parameters.own, codes.given, codes.order);
+    const auto word = parameters.fast ? encode_fast(Numbers<float>(parameters.own, spec))
+                                      : slow_codes<T, kCodes>(v, codes.spec, parameters.own,
+                                                              codes.given, codes.order);
     cuda::store_word<kWordBytes<T, kCodes>>(
         codes.output + at.at[kCodeRow] + column / kPerByte<kCodes>, word);
-  });
+  };
+  if constexpr (kKind == RowKind::Any) {
+    by_codes(spec.output_dtype, [&](auto kind) {
+      store(kind, [&](const Numbers<float>& numbers) {
+        return encode_by_any_rule<T, kind>(v, numbers, spec, codes.order);
+      });
+    });
+  } else {
+    constexpr Codes kCodes = kKind == RowKind::Int8 ? Codes::Byte : Codes::E4M3;
+    store(CodesConstant<kCodes>{}, [&](const Numbers<float>& numbers) {
+      return encode<T, kCodes, false, true, Bounds::None>(v, numbers, spec, codes.order);
+    });
+  }
 }
 
 // The threads that hold a row, and their range: a warp, a block, or a cluster of blocks.
@@ -190,24 +227,24 @@ __device__ __forceinline__ RowParameters group_parameters(const RowCodes<T>& cod
     finite.add(vectors, has, symmetric, true);
     key_range = subwarp_key_range(finite.key_range(), width, symmetric);
   }
-  return measured_parameters(codes, key_range, special);
+  return measured_parameters(codes.spec, key_range, special);
 }
 
 // The same for a whole row.
 template <class T, int kPasses>
-__device__ __forceinline__ RowParameters row_parameters(const RowCodes<T>& codes,
+__device__ __forceinline__ RowParameters row_parameters(const math::AffineSpec<float>& spec,
                                                         const RowTeam& team,
                                                         const uint4 (&v)[kPasses],
                                                         const bool (&has)[kPasses]) {
-  const bool symmetric = codes.spec.mode == Mode::Symmetric;
+  const bool symmetric = spec.mode == Mode::Symmetric;
   auto key_range = team.range(0, key_range_of<T>(v, has, symmetric), symmetric);
   const bool special = key_range.special();
-  if (codes.spec.nonfinite == NonFinite::Saturate && special) {
+  if (spec.nonfinite == NonFinite::Saturate && special) {
     Collector<T> finite;
     finite.add(v, has, symmetric, true);
     key_range = team.range(1, finite.key_range(), symmetric);
   }
-  return measured_parameters(codes, key_range, special);
+  return measured_parameters(spec, key_range, special);
 }
 
 template <class T>
@@ -240,7 +277,7 @@ __device__ __forceinline__ void store_format(const RowCodes<T>& codes, const Off
 }
 
 // Stores a row that a team holds. All of the team's threads call this.
-template <class T, int kPasses>
+template <RowKind kKind, class T, int kPasses>
 __device__ __forceinline__ void store_held_row(
     const RowCodes<T>& codes, std::int64_t row, const RowTeam& team,
     const cuda::HeldColumns<kPasses, kPerVector<T>>& columns, uint4 (&v)[kPasses]) {
@@ -252,35 +289,37 @@ __device__ __forceinline__ void store_held_row(
     if (has[p] && codes.floating)
       cuda::store_vector(codes.floating + at.at[kFloatingRow] + columns.at(p), v[p]);
   }
+  const math::AffineSpec<float> spec = known_rows<kKind>(codes.spec);
   RowParameters parameters{};
-  if (codes.given) {
+  if (kKind != RowKind::Any || codes.measures_rows()) {
+    parameters = row_parameters<T>(spec, team, v, has);
+    if (team.leads()) store_row_parameters(codes, at, spec, 0, parameters.own);
+  } else if (codes.given) {
     parameters.own = given_parameters(codes);
-  } else if (codes.measures_rows()) {
-    parameters = row_parameters(codes, team, v, has);
-    if (team.leads()) store_row_parameters(codes, at, 0, parameters.own);
   }
   int column = columns.at(0);
 #pragma unroll 1
   for (int p = 0; p < kPasses; ++p, column += columns.kStep, move_down(v), move_down(has)) {
-    if (codes.in_format()) {
-      by_format(codes.spec.convention, codes.spec.output_dtype, [&](auto format) {
-        store_format<T, decltype(format)>(codes, at, column, v[0], has[0]);
-      });
-      continue;
+    if constexpr (kKind == RowKind::Any) {
+      if (codes.in_format()) {
+        by_format(spec.convention, spec.output_dtype, [&](auto format) {
+          store_format<T, decltype(format)>(codes, at, column, v[0], has[0]);
+        });
+        continue;
+      }
+      if (codes.given) {
+        parameters = vector_parameters(codes, parameters.own, v[0]);
+      } else if (codes.in_groups()) {
+        parameters = group_parameters(codes, v[0], has[0]);
+        if (has[0] && column % codes.group == 0)
+          store_row_parameters(codes, at, spec, column / codes.group, parameters.own);
+      }
     }
-    if (codes.given) {
-      parameters = vector_parameters(codes, parameters.own, v[0]);
-    } else if (codes.in_groups()) {
-      parameters = group_parameters(codes, v[0], has[0]);
-      if (has[0] && column % codes.group == 0)
-        store_row_parameters(codes, at, column / codes.group, parameters.own);
-    }
-    if (has[0]) store_codes(codes, at, column, v[0], parameters);
+    if (has[0]) store_codes<kKind>(codes, at, column, v[0], parameters);
   }
 }
 
-// --- Rows that are made again, by single elements
-// --------------------------------------------------
+// --- Rows that are made again, by single elements ------------------------------------------------
 
 // The threads that share a segment: a block has a row's, or a warp has a group's.
 struct SegmentTeam {
@@ -365,8 +404,8 @@ __device__ __forceinline__ void store_segment(const RowCodes<T>& codes, const Of
   KeyRange<T> key_range = range_by(0, false);
   const bool special = key_range.special();
   if (special && spec.nonfinite == NonFinite::Saturate) key_range = range_by(1, true);
-  const auto own = measured_parameters(codes, key_range, special).own;
-  if (team.rank == 0) store_row_parameters(codes, at, segment, own);
+  const auto own = measured_parameters(spec, key_range, special).own;
+  if (team.rank == 0) store_row_parameters(codes, at, spec, segment, own);
   walk_bytes(codes, at, result, first, last, team,
              [&](float x) { return math::code_of(x, spec, own); });
 }
@@ -427,7 +466,7 @@ bool stores_held(const Shape& shape, DType output_dtype, const QuantizedOutput& 
                                          lanes <= cuda::kWarp && (lanes & (lanes - 1)) == 0);
   const bool format = !is_format(how.convention) || length % how.scope.size == 0;
   const int per_byte = is_four_bit(output_dtype) ? 2 : 1;
-  return whole && format && length % kPerVector<T> == 0 &&
+  return whole && format && length > 0 && length % kPerVector<T> == 0 &&
          cuda::has_whole_words(operands.output, length / per_byte, 1, kPerVector<T> / per_byte) &&
          (!operands.floating.data ||
           cuda::has_whole_words(operands.floating, length * static_cast<int>(sizeof(T)), sizeof(T),
@@ -472,6 +511,21 @@ RowCodes<T> row_codes(const Shape& shape, DType output_dtype, const QuantizedOut
       static_cast<int>(group_of(shape, how)),
       how.scale_given,
       how.nibble_order};
+}
+
+// The kind of rows, for kernels of their own.
+template <class T>
+RowKind kind_of(const RowCodes<T>& codes) {
+  const auto is_all_of = [&](const math::AffineSpec<float>& known) {
+    const math::AffineSpec<float>& own = codes.spec;
+    return own.q_min == known.q_min && own.q_max == known.q_max &&
+           own.output_dtype == known.output_dtype && own.scale_dtype == known.scale_dtype &&
+           own.mode == known.mode && own.quotient == known.quotient &&
+           own.nonfinite == known.nonfinite && own.convention == known.convention;
+  };
+  if (codes.given || codes.group < codes.length) return RowKind::Any;
+  if (is_all_of(known_rows<RowKind::Int8>(codes.spec))) return RowKind::Int8;
+  return is_all_of(known_rows<RowKind::E4M3>(codes.spec)) ? RowKind::E4M3 : RowKind::Any;
 }
 
 // What a launch needs: the arguments, and whether threads can hold the rows.

@@ -75,12 +75,8 @@ __device__ __forceinline__ float team_sum(float (&passes)[kPasses], int lanes,
 template <int kPasses>
 using Columns = cuda::HeldColumns<kPasses, kEach>;
 
-// Elements that add nothing to a sum where there is no column.
-template <class T, int kPasses>
-__device__ __forceinline__ void read_terms(const T* from, const Columns<kPasses>& columns,
-                                           float (&to)[kPasses][kEach]) {
-  cuda::read_columns(from, columns, math::narrowed<T>(math::kNoTerm), to);
-}
+template <int kPasses>
+using RawColumns = cuda::RawColumns<kPasses, kEach, sizeof(Element)>;
 
 // Rounds a row to the type and stores it.
 template <class T, int kPasses>
@@ -95,40 +91,59 @@ __device__ __forceinline__ void keep(const Columns<kPasses>& columns, T* to,
   }
 }
 
-// The row, with the residual added and stored.
-template <int kPasses>
-__device__ __forceinline__ void read_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
-                                         const Columns<kPasses>& columns,
-                                         float (&x)[kPasses][kEach]) {
-  read_terms(args.input + at.at[kInputPlace], columns, x);
-  if (args.residual) {
-    cuda::with_float(args.residual_dtype, [&](auto type) {
-      using T = decltype(type);
-      T* const residual = static_cast<T*>(args.residual) + at.at[kResidualPlace];
-      float other[kPasses][kEach];
-      read_terms(static_cast<const T*>(residual), columns, other);
-#pragma unroll
-      for (int p = 0; p < kPasses; ++p)
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[p][i];
-      keep(columns, residual, x);
-    });
-  }
-}
-
-// What each column of a pass is multiplied by.
-__device__ __forceinline__ void read_weights(const RowArgs& args, const Columns<1>& columns,
-                                             float (&w)[1][kEach]) {
-  cuda::with_float(args.weight_dtype, [&](auto type) {
-    read_terms(static_cast<const decltype(type)*>(args.weight), columns, w);
-  });
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) w[0][i] = w[0][i] + args.weight_offset;
-}
-
-// Whether weights are read beside the row, not behind the sums: it takes registers.
+// Whether what a row meets is read beside it, not when it is needed: that takes registers.
 template <int kPasses>
 constexpr bool kReadsEarly = kPasses == 1;
+
+// What a row is made of, on its way.
+template <int kPasses>
+struct RawRow {
+  RawColumns<kPasses> input, residual;
+
+  __device__ __forceinline__ RawRow(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
+                                    const Columns<kPasses>& columns) {
+    input.load(args.input, at.at[kInputPlace], cuda::kElement, columns);
+    if (kReadsEarly<kPasses> && args.residual)
+      residual.load(args.residual, at.at[kResidualPlace], args.residual_dtype, columns);
+  }
+};
+
+// The row, with the residual added and stored.
+template <int kPasses>
+__device__ __forceinline__ void make_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
+                                         const Columns<kPasses>& columns,
+                                         const RawRow<kPasses>& raw, float (&x)[kPasses][kEach]) {
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p)
+    raw.input.template widen<Element>(p, args.input, at.at[kInputPlace], columns, x[p]);
+  if (!args.residual) return;
+  cuda::with_float(args.residual_dtype, [&](auto type) {
+    using T = decltype(type);
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      float other[kEach];
+      if constexpr (kReadsEarly<kPasses>)
+        raw.residual.template widen<T>(p, args.residual, at.at[kResidualPlace], columns, other);
+      else
+        cuda::read_neighbours(
+            static_cast<const T*>(args.residual) + at.at[kResidualPlace] + columns.at(p),
+            columns.has(p), other);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[i];
+    }
+    keep(columns, static_cast<T*>(args.residual) + at.at[kResidualPlace], x);
+  });
+}
+
+// What the columns of a pass are multiplied by.
+__device__ __forceinline__ void make_weights(const RowArgs& args, const Columns<1>& columns,
+                                             const RawColumns<1>& raw, float (&w)[kEach]) {
+  cuda::with_float(args.weight_dtype, [&](auto type) {
+    raw.template widen<decltype(type)>(0, args.weight, 0, columns, w);
+  });
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) w[i] = w[i] + args.weight_offset;
+}
 
 // The sum of term(element) over a row.
 template <int kPasses, class Term>
@@ -150,27 +165,30 @@ __device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPa
 // One pass of a row: distances from the mean, divided and multiplied by the weight.
 template <bool kCentred, int kPasses>
 __device__ __forceinline__ void scale_pass(const RowArgs& args, const Columns<1>& columns,
-                                           float mean, float factor, float (&x)[kEach],
-                                           float (&w)[1][kEach]) {
+                                           float mean, float factor, RawColumns<1>& weights,
+                                           float (&x)[kEach]) {
+  RawColumns<1> biases;
+  if constexpr (!kReadsEarly<kPasses>) weights.load(args.weight, 0, args.weight_dtype, columns);
+  if (kCentred && args.bias) biases.load(args.bias, 0, args.bias_dtype, columns);
 #pragma unroll
   for (int i = 0; i < kEach; ++i) x[i] = math::normalized(x[i], mean, factor);
   if (!kCentred && args.round_before_weight) cuda::round_neighbours<Element>(x);
-  if constexpr (!kReadsEarly<kPasses>) read_weights(args, columns, w);
-  if (kCentred && args.bias) {
-    float bias[1][kEach];
-    cuda::with_float(args.bias_dtype, [&](auto type) {
-      read_terms(static_cast<const decltype(type)*>(args.bias), columns, bias);
-    });
+  float w[kEach];
+  make_weights(args, columns, weights, w);
+  if (!kCentred || !args.bias) {
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) x[i] = __fmaf_rn(x[i], w[0][i], bias[0][i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) x[i] = x[i] * w[0][i];
+    for (int i = 0; i < kEach; ++i) x[i] = x[i] * w[i];
+    return;
   }
+  float bias[kEach];
+  cuda::with_float(args.bias_dtype, [&](auto type) {
+    biases.template widen<decltype(type)>(0, args.bias, 0, columns, bias);
+  });
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) x[i] = __fmaf_rn(x[i], w[i], bias[i]);
 }
 
-// --- What becomes of a row of results
-// --------------------------------------------------------------
+// --- What becomes of a row of results ------------------------------------------------------------
 
 template <class End>
 struct NormArgs : RowArgs {
@@ -203,6 +221,7 @@ struct StoreFloats {
 };
 
 // It is rounded to the input's type, and becomes codes.
+template <affine::RowKind kKind>
 struct StoreCodes {
   using Args = affine::RowCodes<Element>;
   template <int kPasses>
@@ -215,7 +234,7 @@ struct StoreCodes {
       const auto rounded = cuda::narrow_neighbours<Element>(y[p]);
       memcpy(&vectors[p], rounded.each, sizeof vectors[p]);
     }
-    affine::store_held_row(args.end, row, affine::RowTeam{args.lanes, 1}, columns, vectors);
+    affine::store_held_row<kKind>(args.end, row, affine::RowTeam{args.lanes, 1}, columns, vectors);
   }
   template <class Own>
   static __device__ __forceinline__ void finish_scattered(const NormArgs<StoreCodes>& args,
@@ -224,13 +243,16 @@ struct StoreCodes {
                                 [&](int i) { return math::narrowed<Element>(own(i)); });
   }
 };
+using StoreAnyCodes = StoreCodes<affine::RowKind::Any>;
 
-// Blocks of half the threads or fewer that have room on a multiprocessor, at least.
-template <bool kCentred, class End>
-constexpr int kBlocks = kCentred || std::is_same_v<End, StoreCodes> ? 2 : 3;
+// Blocks of half the threads or fewer that have room on a multiprocessor, at least: registers that
+// the compiler may use go with it. One pass is for few rows.
+template <bool kCentred, int kPasses, class End>
+constexpr int kBlocks = kCentred || kPasses == 1 || std::is_same_v<End, StoreAnyCodes> ? 2 : 3;
 
 template <bool kCentred, int kPasses, int kThreads, class End>
-__global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1 : kBlocks<kCentred, End>)
+__global__ void __launch_bounds__(kThreads,
+                                  kThreads == kMostThreads ? 1 : kBlocks<kCentred, kPasses, End>)
     normalize_held(const __grid_constant__ NormArgs<End> args) {
   __shared__ float shared[2][kMostWarps];
   const auto columns = cuda::held_columns<kPasses, kEach>(args.lanes, args.length);
@@ -240,9 +262,12 @@ __global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1 : kBloc
   for (int64_t row = int64_t{blockIdx.x} * teams + team; row < args.rows;
        row += int64_t{gridDim.x} * teams) {
     const auto at = args.layout.offsets(row);
-    float x[kPasses][kEach], w[1][kEach], mean = 0;
-    read_row(args, at, columns, x);
-    if constexpr (kReadsEarly<kPasses>) read_weights(args, columns.pass(0), w);
+    float x[kPasses][kEach], mean = 0;
+    RawColumns<1> weights;
+    const RawRow<kPasses> raw(args, at, columns);
+    if constexpr (kReadsEarly<kPasses>)
+      weights.load(args.weight, 0, args.weight_dtype, columns.pass(0));
+    make_row(args, at, columns, raw, x);
     const auto eps = static_cast<float>(args.eps.get());
     if constexpr (kCentred)
       mean = held_sum(args, columns, x, shared[0], [](float own) { return own; }) /
@@ -252,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kMostThreads ? 1 : kBloc
     const float factor = math::norm_factor(squares, args.length, eps);
 #pragma unroll
     for (int p = 0; p < kPasses; ++p)
-      scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, x[p], w);
+      scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, weights, x[p]);
     End::finish(args, row, at.at[kOutputPlace], columns, x);
     if (args.lanes > kWarp) __syncthreads();  // the sums have been read
   }
@@ -355,14 +380,22 @@ using NormKernel = void (*)(NormArgs<End>);
 template <bool kCentred, class End, int kPasses, int kThreads>
 constexpr NormKernel<End> kHeld = normalize_held<kCentred, kPasses, kThreads, End>;
 
+// Of ends that are for some codes there are kernels of blocks alone.
+template <class End>
+constexpr bool kForAll = std::is_same_v<End, StoreFloats> || std::is_same_v<End, StoreAnyCodes>;
+
 template <bool kCentred, class End>
 Status preload_norms() {
   for (const NormKernel<End> kernel :
-       {kHeld<kCentred, End, 1, kFewThreads>, kHeld<kCentred, End, kWarpPasses, kFewThreads>,
-        kHeld<kCentred, End, 1, kHalfThreads>, kHeld<kCentred, End, kBlockPasses, kHalfThreads>,
+       {kHeld<kCentred, End, 1, kHalfThreads>, kHeld<kCentred, End, kBlockPasses, kHalfThreads>,
         kHeld<kCentred, End, 1, kMostThreads>, kHeld<kCentred, End, kBlockPasses, kMostThreads>})
     PLANQ_TRY(cuda::preload(kernel));
-  return cuda::preload(normalize_scattered<kCentred, End>);
+  if constexpr (kForAll<End>) {
+    PLANQ_TRY(cuda::preload(kHeld<kCentred, End, 1, kFewThreads>));
+    PLANQ_TRY(cuda::preload(kHeld<kCentred, End, kWarpPasses, kFewThreads>));
+    return cuda::preload(normalize_scattered<kCentred, End>);
+  }
+  return Status::success();
 }
 
 // Which threads hold rows.
@@ -383,12 +416,15 @@ Team team_of(const Norm& norm, const Device& device) {
   return {passes, static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp, 1};
 }
 
+bool is_of_warps(const Team& team) { return team.lanes == kWarp && team.passes <= kWarpPasses; }
+
 template <bool kCentred, class End>
 NormKernel<End> kernel_of(const Team& team) {
   const auto by_passes = [&](auto one, auto several) { return team.passes == 1 ? one : several; };
-  if (team.lanes == kWarp)
-    return by_passes(kHeld<kCentred, End, 1, kFewThreads>,
-                     kHeld<kCentred, End, kWarpPasses, kFewThreads>);
+  if constexpr (kForAll<End>)
+    if (is_of_warps(team))
+      return by_passes(kHeld<kCentred, End, 1, kFewThreads>,
+                       kHeld<kCentred, End, kWarpPasses, kFewThreads>);
   if (team.lanes <= kHalfThreads)
     return by_passes(kHeld<kCentred, End, 1, kHalfThreads>,
                      kHeld<kCentred, End, kBlockPasses, kHalfThreads>);
@@ -432,24 +468,43 @@ RowArgs arguments_of(const Norm& norm, int lanes) {
 }
 
 template <bool kCentred, class End>
-Status launch_norm(const Norm& norm, bool held, const typename End::Args& end, const Device& device,
+Status launch_held(const Norm& norm, const Team& team, const typename End::Args& end,
                    Bound& bound) {
-  if (norm.rows == 0) return Status::success();
-  const auto arguments = [&](int lanes) { return NormArgs<End>{arguments_of(norm, lanes), end}; };
-  if (!held) {
-    const cuda::Grid grid = {.blocks = std::min(norm.rows, cuda::kMaxIndex),
-                             .threads = dim3(kFewThreads)};
-    return cuda::launch(normalize_scattered<kCentred, End>, grid, arguments(kFewThreads), bound);
-  }
-  const Team team = team_of(norm, device);
   const cuda::Grid grid = {
       .blocks = std::min(cuda::ceil_div(norm.rows, team.teams), cuda::kMaxIndex),
       .threads = dim3(static_cast<unsigned>(team.lanes * team.teams))};
-  return cuda::launch(kernel_of<kCentred, End>(team), grid, arguments(team.lanes), bound);
+  return cuda::launch(kernel_of<kCentred, End>(team), grid,
+                      NormArgs<End>{arguments_of(norm, team.lanes), end}, bound);
 }
 
-// --- Kernels of the registry
-// -----------------------------------------------------------------------
+template <bool kCentred, class End>
+Status launch_norm(const Norm& norm, bool held, const typename End::Args& end, const Device& device,
+                   Bound& bound) {
+  if (norm.rows == 0) return Status::success();
+  if (held) return launch_held<kCentred, End>(norm, team_of(norm, device), end, bound);
+  const cuda::Grid grid = {.blocks = std::min(norm.rows, cuda::kMaxIndex),
+                           .threads = dim3(kFewThreads)};
+  return cuda::launch(normalize_scattered<kCentred, End>, grid,
+                      NormArgs<End>{arguments_of(norm, kFewThreads), end}, bound);
+}
+
+// With codes, by kernels of their own for some of them.
+template <bool kCentred>
+Status launch_codes(const Norm& norm, const affine::RowCodesOf<Element>& codes,
+                    const Device& device, Bound& bound) {
+  const bool held = is_held(norm) && codes.held;
+  if constexpr (!kCentred) {
+    using enum affine::RowKind;
+    const Team team = team_of(norm, device);
+    const bool known = held && norm.rows > 0 && !is_of_warps(team);
+    const affine::RowKind kind = known ? kind_of(codes.args) : Any;
+    if (kind == Int8) return launch_held<kCentred, StoreCodes<Int8>>(norm, team, codes.args, bound);
+    if (kind == E4M3) return launch_held<kCentred, StoreCodes<E4M3>>(norm, team, codes.args, bound);
+  }
+  return launch_norm<kCentred, StoreAnyCodes>(norm, held, codes.args, device, bound);
+}
+
+// --- Kernels of the registry ---------------------------------------------------------------------
 
 // Of an operator with these fields; kNormOf makes a Norm of a call.
 template <class Fields, Norm (*kNormOf)(const Call&), bool kCentred>
@@ -489,15 +544,18 @@ struct CodeKernels {
     return affine::rejects_row_codes<cuda::kElement>(f.shape, f.output_dtype, f.quantized);
   }
   static Status prepare(const Descriptor&, const Device&, State&) {
-    return preload_norms<kCentred, StoreCodes>();
+    if constexpr (!kCentred) {
+      PLANQ_TRY((preload_norms<kCentred, StoreCodes<affine::RowKind::Int8>>()));
+      PLANQ_TRY((preload_norms<kCentred, StoreCodes<affine::RowKind::E4M3>>()));
+    }
+    return preload_norms<kCentred, StoreAnyCodes>();
   }
   static Status bind(const Call& call, Bound& bound) {
     const auto& f = call.fields<Fields>();
     const Norm norm = kNormOf(call);
     const affine::CodeOperands operands(call.operands, kOutput);
     const affine::RowCodesOf<Element> codes(f.shape, f.output_dtype, f.quantized, operands);
-    return launch_norm<kCentred, StoreCodes>(norm, is_held(norm) && codes.held, codes.args,
-                                             call.device, bound);
+    return launch_codes<kCentred>(norm, codes, call.device, bound);
   }
   static constexpr auto kernels(std::string_view op) {
     if constexpr (sizeof(Element) == 2)

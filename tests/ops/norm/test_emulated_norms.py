@@ -78,9 +78,9 @@ def check(
     def folded(name: str, values: Any) -> Any:
         if name in ("scale", "zero_point"):
             whole = p.scale_given or p.scope[0] == "token"
-            return values.reshape(-1 if whole else (rows, -1))
+            return values.reshape(-1) if whole else values.reshape(rows, values.shape[-1])
         one = name in ("weight", "bias", "eps", "inverse_tensor_scale")
-        return values.reshape(-1 if one else (rows, -1))
+        return values.reshape(-1) if one else values.reshape(rows, values.shape[-1])
 
     outputs = {name: folded(name, v) for name, v in wanted.items() if name != "residual"}
     held = held_by(

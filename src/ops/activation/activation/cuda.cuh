@@ -114,8 +114,7 @@ Status launch_given(const Sides& sides, const Call& call, Bound& bound) {
     });
 }
 
-// --- Rows that become codes
-// ------------------------------------------------------------------------
+// --- Rows that become codes ----------------------------------------------------------------------
 
 // A cluster of blocks has a row, so that one row keeps several multiprocessors busy: its vectors
 // lie one block's after another's. Rows that do not lie as vectors, or are longer, are made again
@@ -128,7 +127,7 @@ constexpr int kSeveral = 4;
 struct CodeArgs {
   IndexSpaceOf<kElementOperands> layout;
   const Element *gate, *up;
-  AnyFunction function;
+  ActivationFunction function;
   std::int64_t rows;
   int cluster;
   affine::RowCodes<Element> codes;
@@ -147,7 +146,8 @@ struct Sources {
     gate.load(args.gate + at.at[kGateSide] + column * (kPairs ? 2 : 1));
     if constexpr (kSides) up.load(args.up + at.at[kUpSide] + column);
   }
-  __device__ __forceinline__ uint4 results(const AnyFunction& function) const {
+  template <class F>
+  __device__ __forceinline__ uint4 results(const F& function) const {
     float values[kResults];
 #pragma unroll
     for (int i = 0; i < kResults; ++i) values[i] = math::widened(gate.each[kPairs ? 2 * i : i]);
@@ -164,7 +164,16 @@ struct Sources {
   }
 };
 
-template <Given kGiven, int kPasses>
+// The function is one that is known, or any.
+template <class F>
+__device__ __forceinline__ F function_of(const CodeArgs& args) {
+  if constexpr (std::is_same_v<F, AnyFunction>)
+    return {args.function};
+  else
+    return {};
+}
+
+template <Given kGiven, int kPasses, class F, affine::RowKind kKind>
 __global__ void __launch_bounds__(kRowThreads)
     activate_held(const __grid_constant__ CodeArgs args) {
   if (args.cluster > 1 && args.codes.measures_rows())
@@ -176,15 +185,19 @@ __global__ void __launch_bounds__(kRowThreads)
   columns.first += block * threads * kPasses * kResults;
   const ElementOffsets at = args.layout.offsets(row);
   uint4 v[kPasses] = {};
+  // The next vector is on its way while one is computed.
+  Sources<kGiven> sources;
+  if (columns.has(0)) sources.load(args, at, columns.at(0));
 #pragma unroll 1
   for (int p = 0; p < kPasses; ++p) {
-    Sources<kGiven> sources;
-    const bool has = columns.has(p);
-    if (has) sources.load(args, at, columns.at(p));
+    Sources<kGiven> next;
+    if (p + 1 < kPasses && columns.has(p + 1)) next.load(args, at, columns.at(p + 1));
     affine::move_down(v);
-    if (has) v[kPasses - 1] = sources.results(args.function);
+    if (columns.has(p)) v[kPasses - 1] = sources.results(function_of<F>(args));
+    sources = next;
   }
-  affine::store_held_row(args.codes, row, affine::RowTeam{threads, args.cluster}, columns, v);
+  affine::store_held_row<kKind>(args.codes, row, affine::RowTeam{threads, args.cluster}, columns,
+                                v);
 }
 
 template <Given kGiven>
@@ -196,7 +209,7 @@ __global__ void __launch_bounds__(kScatteredThreads)
     const Element* const gate = args.gate + at.at[kGateSide];
     affine::store_scattered_row(args.codes, row, [&](int i) {
       float value[1] = {math::widened(gate[kGiven == Given::Pair ? 2 * i : i])};
-      args.function.apply(value);
+      AnyFunction{args.function}.apply(value);
       if constexpr (kGiven == Given::Pair) value[0] *= math::widened(gate[2 * i + 1]);
       if constexpr (kGiven == Given::Sides) value[0] *= math::widened(args.up[at.at[kUpSide] + i]);
       return math::narrowed<Element>(value[0]);
@@ -226,9 +239,23 @@ RowSpread spread_of(std::int64_t length, std::int64_t rows, const Device& device
   return spread;
 }
 
+using HeldKernel = void (*)(CodeArgs);
+
+// The most frequent layer has kernels of its own: SwiGLU with the sides apart.
+template <Given kGiven, int kPasses>
+HeldKernel held_kernel(ActivationFunction function, affine::RowKind kind) {
+  using enum affine::RowKind;
+  using Silu = Fixed<ActivationFunction::Silu>;
+  if constexpr (kGiven == Given::Sides) {
+    const bool silu = function == ActivationFunction::Silu;
+    if (silu && kind == Int8) return activate_held<kGiven, kPasses, Silu, Int8>;
+    if (silu && kind == E4M3) return activate_held<kGiven, kPasses, Silu, E4M3>;
+  }
+  return activate_held<kGiven, kPasses, AnyFunction, Any>;
+}
+
 template <Given kGiven>
-Status launch_codes(const Sides& sides, const CodeArgs& given, bool held, const Call& call,
-                    Bound& bound) {
+Status launch_codes(const CodeArgs& given, bool held, const Call& call, Bound& bound) {
   CodeArgs args = given;
   const RowSpread spread = spread_of(args.codes.length, args.rows, call.device);
   if (!held || spread.cluster > kMostCluster || args.rows > cuda::kMaxIndex / kMostCluster) {
@@ -240,15 +267,19 @@ Status launch_codes(const Sides& sides, const CodeArgs& given, bool held, const 
   const cuda::Grid grid = {.blocks = args.rows * spread.cluster,
                            .threads = dim3(static_cast<unsigned>(spread.threads)),
                            .cluster = spread.cluster};
-  return cuda::launch(
-      spread.passes == 1 ? activate_held<kGiven, 1> : activate_held<kGiven, kSeveral>, grid, args,
-      bound);
+  const affine::RowKind kind = affine::kind_of(args.codes);
+  return cuda::launch(spread.passes == 1 ? held_kernel<kGiven, 1>(args.function, kind)
+                                         : held_kernel<kGiven, kSeveral>(args.function, kind),
+                      grid, args, bound);
 }
 
 template <Given kGiven>
-Status preload_codes() {
-  PLANQ_TRY((cuda::preload(activate_held<kGiven, 1>)));
-  PLANQ_TRY((cuda::preload(activate_held<kGiven, kSeveral>)));
+Status preload_codes(ActivationFunction function) {
+  using enum affine::RowKind;
+  for (const auto kind : {Any, Int8, E4M3}) {
+    PLANQ_TRY(cuda::preload(held_kernel<kGiven, 1>(function, kind)));
+    PLANQ_TRY(cuda::preload(held_kernel<kGiven, kSeveral>(function, kind)));
+  }
   return cuda::preload(activate_scattered<kGiven>);
 }
 
@@ -270,19 +301,20 @@ struct CodeKernels {
     return affine::rejects_row_codes<cuda::kElement>(f.shape, f.output_dtype, f.quantized);
   }
   static Status prepare(const Descriptor& descriptor, const Device&, State&) {
-    return by_given(descriptor.as<Fields>(), [](auto given) { return preload_codes<given>(); });
+    const Fields& f = descriptor.as<Fields>();
+    return by_given(f, [&](auto given) { return preload_codes<given>(f.function); });
   }
   static Status bind(const Call& call, Bound& bound) {
     const Fields& f = call.fields<Fields>();
     const Sides sides(call, true);
     const std::int64_t rows = sides.layout.rows.size();
-    if (f.shape.elements() == 0) return Status::success();
+    if (rows == 0) return Status::success();  // rows without elements have scales
     const affine::CodeOperands operands(call.operands, kOutput);
     const affine::RowCodesOf<Element> codes(f.shape, f.output_dtype, f.quantized, operands);
     const CodeArgs args = {sides.layout.rows,
                            static_cast<const Element*>(sides.gate.data),
                            static_cast<const Element*>(sides.up.data),
-                           {f.function},
+                           f.function,
                            rows,
                            1,
                            codes.args};
@@ -291,7 +323,7 @@ struct CodeKernels {
       const bool whole =
           cuda::takes_units(sides.layout, kResults,
                             {{args.gate, sizeof(Element), kFactor}, {args.up, sizeof(Element)}});
-      return launch_codes<given>(sides, args, whole && codes.held, call, bound);
+      return launch_codes<given>(args, whole && codes.held, call, bound);
     });
   }
   static constexpr auto kernels() {
@@ -303,8 +335,7 @@ struct CodeKernels {
   }
 };
 
-// --- Kernels of the registry
-// -----------------------------------------------------------------------
+// --- Kernels of the registry ---------------------------------------------------------------------
 
 template <DType kOutputType>
 Status prepare(const Descriptor& descriptor, const Device&, State&) {

@@ -1,4 +1,5 @@
 // The CUDA kernels of MX and NVFP4, on a processor: see tests/support/emulated.
+#include "cuda/memory_access.cuh"
 #include "ops/affine/dynamic_range_quantize/cuda_formats.cu"
 
 namespace {
