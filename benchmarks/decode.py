@@ -174,7 +174,7 @@ def measure(
     machine: Gpu | Host, layer: decode_layer.Layer, rows: int, peers: bool
 ) -> dict[str, Any]:
     """An entry of the record."""
-    fill(layer, rows)
+    digest = written(layer, rows, machine.stream)
     parts = parts_of(layer, rows, machine.stream)
     times = {name: machine.seconds(launches) for name, launches in parts.items()}
     step = statistics.median(times["step"])
@@ -184,6 +184,7 @@ def measure(
         "tokens": rows,
         **figures(times["step"]),
         "launches": len(parts["step"]),
+        "digest": digest,
         "gbps": round(weights / step / 1e9, 1),
         "beside_products_us": round((step - statistics.median(times["products"])) * 1e6, 3),
         "parts": {name: figures(found) for name, found in times.items() if name != "step"},
@@ -195,6 +196,14 @@ def measure(
             for part, calls in peers_of(layer, rows).items()
         }
     return entry
+
+
+def written(layer: decode_layer.Layer, rows: int, stream: Callable[[], Any]) -> str:
+    """The digest of what a step makes of its first tokens."""
+    fill(layer, rows)
+    run_all(parts_of(layer, rows, stream)["step"])
+    at = layer.arena.first(rows)
+    return decode_layer.digest_of(at[name].cpu() for name in ("hidden", "residual"))
 
 
 def fill(layer: decode_layer.Layer, rows: int) -> None:
@@ -244,7 +253,24 @@ def line(entry: dict[str, Any]) -> str:
     told = f"{entry['name']:<24} {cells} {entry['launches']:>8} {seen[0]:>8} {seen[1]:>8}"
     for part, calls in entry.get("peers", {}).items():
         told += "".join(f"  {part} {name} {found['us']:.2f}" for name, found in calls.items())
-    return told.rstrip()
+    return (told + ("" if entry["right"] else "  OTHER BITS than the host's")).rstrip()
+
+
+def write(path: Path, machine: Gpu | Host, sizes: decode_layer.Sizes, entries: list[Any]) -> None:
+    """One JSON file, or into a folder ``<gpu>/decode.json``."""
+    if path.suffix != ".json":
+        path = path / folder_of(machine.name) / "decode.json"
+    content = {
+        "format": 1,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": command(sys.argv[1:]),
+        "machine": machine.facts(),
+        "software": software(),
+        "sizes": {name: getattr(sizes, name) for name in ("hidden", "heads", "inner")},
+        "steps": entries,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -272,27 +298,16 @@ def main() -> int:
     heads = ("step", "beside", "products", "norm", "gate")
     seen = ("launches", "kernels", "gaps")
     print(f"{'':<24}", *[f"{head:>9}" for head in heads], *[f"{head:>8}" for head in seen])
-    entries = []
+    host, entries = decode_layer.Layer(sizes, "cpu"), []
     for rows in counts:
+        expected = written(host, rows, lambda: planq.HOST)
         for layer in layers:
-            entries.append(measure(machine, layer, rows, arguments.peers and layer.fused))
+            entry = measure(machine, layer, rows, arguments.peers and layer.fused)
+            entries.append({**entry, "right": entry["digest"] == expected})
             print(line(entries[-1]), flush=True)
     if arguments.json:
-        path = arguments.json
-        if path.suffix != ".json":
-            path = path / folder_of(machine.name) / "decode.json"
-        content = {
-            "format": 1,
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "command": command(sys.argv[1:]),
-            "machine": machine.facts(),
-            "software": software(),
-            "sizes": {name: getattr(sizes, name) for name in ("hidden", "heads", "inner")},
-            "steps": entries,
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=1) + "\n")
-    return 0
+        write(arguments.json, machine, sizes, entries)
+    return 0 if all(entry["right"] for entry in entries) else 1
 
 
 if __name__ == "__main__":

@@ -886,6 +886,24 @@ def test_a_step_of_a_layer_has_its_parts(tmp_path: Path, monkeypatch: pytest.Mon
         assert entry["parts"].keys() == {"products", "norm", "gate"}
 
 
+def test_a_step_with_other_bits_than_the_hosts_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fused one is wrong here, and the exit status says so."""
+    gated = decode.decode_layer.Layer.gated
+
+    def faulty(layer: Any, at: Any) -> Any:
+        return [] if layer.fused else gated(layer, at)
+
+    monkeypatch.setattr(decode.decode_layer.Layer, "gated", faulty)
+    words = ["--backend", "host", "--small", "--quick", "--tokens", "2"]
+    monkeypatch.setattr(sys, "argv", ["decode.py", *words])
+    assert decode.main() == 1
+    *_, unfused, fused = capsys.readouterr().out.splitlines()
+    assert "OTHER BITS" not in unfused
+    assert fused.endswith("OTHER BITS than the host's")
+
+
 def test_gaps_are_where_no_kernel_runs() -> None:
     """Kernels that overlap leave none, and one within another counts twice."""
     spans = [("a", 0.0, 10.0), ("b", 8.0, 30.0), ("a", 12.0, 20.0), ("a", 34.0, 40.0)]
