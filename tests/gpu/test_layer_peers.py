@@ -45,8 +45,11 @@ def test_kernels_of_triton_compute_the_formula(desc: Any, code: str) -> None:
     if code == "bfloat16":
         torch.testing.assert_close(found[0], expected[0], rtol=2**-6, atol=2**-6)
     else:
-        wide = [codes.float() * scale[:, None] for codes, scale in (found, expected)]
-        torch.testing.assert_close(*wide, rtol=2**-2, atol=0.05)
+        # A rounding of a sum moves an element over a tie: to the next code, no further.
+        torch.testing.assert_close(found[1], expected[1], rtol=2**-7, atol=0)
+        codes, wanted = (each[0].float() for each in (found, expected))
+        step = 1.0 if code == "int8" else 2**-3 * wanted.abs() + 2**-9
+        assert bool(((codes - wanted).abs() <= step).all())
     if desc is NORM:
         assert torch.equal(twin["residual"], given["residual"])
 
