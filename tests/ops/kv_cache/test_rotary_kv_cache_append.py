@@ -1,4 +1,4 @@
-"""`rotary_kv_cache_append` on the host: its two plans one after the other, edges, what it refuses."""
+"""`rotary_kv_cache_append` on the host: its two plans in turn, edges, what it refuses."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/rejects.h"
+#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/operand_lines.h"
 
 namespace planq::kv_cache_append {
@@ -59,6 +60,16 @@ inline constexpr auto kOperands = operands(
      {"value_scale", Role::Input, DType::Float32, kv_cache::scales_of(axis_of("key_shape", 1)),
       is("cache_dtype", is_code) && is_set("value_dim")},
      {"invalid", Role::Output, DType::Int64, 1}});
+
+// Where a call has its cache.
+inline kv_cache::Cache cache_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& own = call.operands;
+  return {f,
+          f.key_shape,
+          {own[kKey], own[kValue], own[kKeyCache], own[kValueCache], own[kSlot], own[kKeyScale],
+           own[kValueScale]}};
+}
 
 // Kernels that copy, and those that quantize.
 template <DType kCacheType>

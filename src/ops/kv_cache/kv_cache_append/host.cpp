@@ -10,7 +10,7 @@
 #include "host/bind.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
-#include "ops/kv_cache/kv_cache_append/cache.h"
+#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/kv_cache_append/desc.h"
 
 namespace planq::kv_cache_append {
@@ -28,6 +28,8 @@ using WriteColumns = void (*)(const void* from, float scale, std::int64_t count,
 namespace planq::kv_cache_append {
 namespace {
 
+using kv_cache::Cache;
+using kv_cache::Side;
 using std::int64_t;
 
 // The fewest elements that are worth waking a thread for.
@@ -66,7 +68,7 @@ void append_chunk(const Cache& cache, const Side& side, int64_t head, int64_t ch
 template <DType kInputType, DType kCacheType>
 Status compute(const Call& call, const Stream& stream) {
   using T = math::Stored<kInputType>;
-  const Cache cache(call);
+  const Cache cache = cache_of(call);
   const int64_t of_key = chunks_of(cache.key), of_head = of_key + chunks_of(cache.value);
   const int64_t grain = kGrain / (kChunk * std::max<int64_t>(cache.tokens, 1));
   host::parallel_for(stream.threads, cache.heads * of_head, std::max<int64_t>(grain, 1),

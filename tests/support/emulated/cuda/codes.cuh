@@ -26,6 +26,21 @@ math::Compute<In> element_of(const uint4& vector, int i) {
   return math::widen(elements[i]);
 }
 
+// Quotients of plain numbers, by the steps of src.
+template <class C>
+inline constexpr C kSmallScale = C(0x1p-70);
+template <class C>
+inline constexpr C kLargeScale = C(0x1p+70);
+template <class C>
+inline constexpr C kLargeQuotient = C(0x1p+21);
+inline float inverse_of(float scale) { return 1 / scale; }
+template <bool kDivide>
+float quotient(float x, float scale, float inverse) {
+  const float product = x * inverse;
+  return kDivide ? std::fma(std::fma(-product, scale, x), inverse, product) : product;
+}
+inline std::uint32_t rounded(float quotient) { return __float_as_uint(quotient + 0x1.8p+23f); }
+
 // Numbers inside the bounds, and NaN.
 template <Codes kCodes>
 std::uint32_t float8_quad(float a, float b, float c, float d) {
@@ -45,6 +60,16 @@ auto pack(const std::uint32_t (&codes)[kCount], NibbleOrder order) {
     word |= std::uint64_t{codes[i] & (kPerByte == 1 ? 0xFFu : 0xFu)} << at;
   }
   return static_cast<Word<kCount / kPerByte>>(word);
+}
+
+enum class Bounds { None };
+template <Codes kCodes, Bounds kBounds, int kCount>
+Word<kCount> finish(const std::uint32_t (&codes)[kCount], DType, NibbleOrder order) {
+  if constexpr (kCodes == Codes::Byte) return pack<kCodes>(codes, order);
+  std::uint64_t word = 0;
+  for (int i = 0; i < kCount; ++i)
+    word |= std::uint64_t{float8_quad<kCodes>(__uint_as_float(codes[i]), 0, 0, 0)} << 8 * i;
+  return static_cast<Word<kCount>>(word);
 }
 
 }  // namespace planq::cuda

@@ -7,7 +7,7 @@
 #include "math/formats.h"
 #include "math/ieee.h"
 #include "ops/affine/float8_code.h"
-#include "ops/kv_cache/kv_cache_append/desc.h"
+#include "ops/kv_cache/operand_lines.h"
 
 namespace planq::math {
 
@@ -35,7 +35,7 @@ PLANQ_HD std::uint8_t cache_code(float x, float scale) {
 
 }  // namespace planq::math
 
-namespace planq::kv_cache_append {
+namespace planq::kv_cache {
 
 // Keys, or values: strides are in elements.
 struct Side {
@@ -47,22 +47,29 @@ struct Side {
   std::int64_t columns = 0;
 };
 
+// What a call has of a cache. Scales without data: there are none.
+struct CacheOperands {
+  const OperandView &key, &value, &key_cache, &value_cache, &slot, &key_scale, &value_scale;
+};
+
 struct Cache {
   Side key, value;  // without columns: there is no value
   const std::int64_t* slots;
   std::int64_t tokens, heads, page_size, capacity;
   bool has_head_scales;
 
-  explicit Cache(const Call& call)
-      : slots(static_cast<const std::int64_t*>(call.operands[kSlot].data)) {
-    const Fields& f = call.fields<Fields>();
-    tokens = f.key_shape[0];
-    heads = f.key_shape[1];
+  template <class Fields>
+  Cache(const Fields& f, const Shape& key_shape, const CacheOperands& own)
+      : slots(static_cast<const std::int64_t*>(own.slot.data)) {
+    tokens = key_shape[0];
+    heads = key_shape[1];
     page_size = f.page_size;
     capacity = f.pages * f.page_size;
     has_head_scales = f.scale_scope == CacheScale::Head;
-    key = side(call, kKey, kKeyCache, kKeyScale, f.key_shape.last());
-    if (f.value_dim > 0) value = side(call, kValue, kValueCache, kValueScale, f.value_dim);
+    const bool by_place = f.layout == CacheLayout::Nhd;
+    key = side(own.key, own.key_cache, own.key_scale, key_shape.last(), by_place);
+    if (f.value_dim > 0)
+      value = side(own.value, own.value_cache, own.value_scale, f.value_dim, by_place);
   }
 
   PLANQ_HD bool has(std::int64_t slot) const { return slot >= 0 && slot < capacity; }
@@ -72,14 +79,12 @@ struct Cache {
   }
 
  private:
-  static Side side(const Call& call, Operand input, Operand cache, Operand scale,
-                   std::int64_t columns) {
-    const OperandView &from = call.operands[input], &to = call.operands[cache];
-    const bool by_place = call.fields<Fields>().layout == CacheLayout::Nhd;
+  static Side side(const OperandView& from, const OperandView& to, const OperandView& scale,
+                   std::int64_t columns, bool by_place) {
     Side side;
     side.input = from.data;
     side.cache = to.data;
-    side.scale = static_cast<const float*>(call.operands[scale].data);
+    side.scale = static_cast<const float*>(scale.data);
     side.token = from.strides[0];
     side.input_head = from.strides[1];
     side.page = to.strides[0];
@@ -90,4 +95,4 @@ struct Cache {
   }
 };
 
-}  // namespace planq::kv_cache_append
+}  // namespace planq::kv_cache
