@@ -58,7 +58,8 @@ _TYPES = (
 # Operands that are written over, where others with their role are read before.
 _OVERWRITTEN = (
     ("fill", "output"),
-    *((f"{op}kv_cache_append", f"{side}_cache") for op in ("", "rotary_") for side in ("key", "value")),
+    *(("kv_cache_append", f"{side}_cache") for side in ("key", "value")),
+    *(("rotary_kv_cache_append", f"{side}_cache") for side in ("key", "value")),
 )
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 

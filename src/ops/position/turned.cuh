@@ -2,6 +2,7 @@
 // rounded. The file that includes this names the type of the elements: see cuda/element.cuh.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -109,38 +110,29 @@ struct Angles {
   __device__ __forceinline__ void load_halves(const float*, const Unit<kEach>&, std::false_type) {}
 };
 
-// A thread's columns of a head.
-template <int kEach>
+// A thread's columns of a head: kRuns runs, of which the first two are turned.
+template <int kEach, int kRuns = 2>
 struct HeadRuns {
-  cuda::Neighbours<Element, kEach> runs[2];
+  cuda::Neighbours<Element, kEach> runs[kRuns];
 
   __device__ __forceinline__ void load(const Element* row, const Unit<kEach>& unit) {
 #pragma unroll
-    for (int run = 0; run < 2; ++run) runs[run].load(row + unit.column(run));
+    for (int run = 0; run < kRuns; ++run) runs[run].load(row + unit.column(run));
   }
   __device__ __forceinline__ void store(Element* row, const Unit<kEach>& unit) const {
 #pragma unroll
-    for (int run = 0; run < 2; ++run) runs[run].store(row + unit.column(run));
+    for (int run = 0; run < kRuns; ++run) runs[run].store(row + unit.column(run));
   }
   __device__ __forceinline__ void lose() {
 #pragma unroll
-    for (int run = 0; run < 2; ++run)
+    for (int run = 0; run < kRuns; ++run)
 #pragma unroll
       for (int i = 0; i < kEach; ++i) runs[run].each[i] = nan_element();
   }
-  __device__ __forceinline__ void widen(float (&x)[2][kEach]) const {
-#pragma unroll
-    for (int run = 0; run < 2; ++run)
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) x[run][i] = math::widened(runs[run].each[i]);
-  }
-  __device__ __forceinline__ void round(const float (&x)[2][kEach]) {
-#pragma unroll
-    for (int run = 0; run < 2; ++run) round_neighbours(x[run], runs[run]);
-  }
   __device__ __forceinline__ void turn(const Angles<kEach>& angles, bool is_interleaved) {
     float x[2][kEach];
-    widen(x);
+    widen(0, x[0]);
+    widen(1, x[1]);
     if (kEach > 1 && is_interleaved) {
 #pragma unroll
       for (int i = 0; i + 1 < 2 * kEach; i += 2)
@@ -149,72 +141,66 @@ struct HeadRuns {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) turn_pair(x[0][i], x[1][i], angles, i);
     }
-    round(x);
+    round_neighbours(x[0], runs[0]);
+    round_neighbours(x[1], runs[1]);
   }
   // Of a head that `lanes` neighbouring threads have, a power of two up to a warp, all columns
   // together. All threads of the warp call this.
   __device__ __forceinline__ void normalize(const void* weights, DType weight_dtype,
                                             const Unit<kEach>& unit, int lanes, float eps) {
-    float x[2][kEach], w[2][kEach];
-    widen(x);
-    read_weights(weights, weight_dtype, unit, w);
-    const int columns = 2 * unit.half;
-    const float squares = math::filled_sum(sum_of_squares(x, lanes), columns);
+    const int columns = kRuns * unit.half;
+    const float squares = math::filled_sum(sum_of_squares(lanes), columns);
     const float factor = math::norm_factor(squares, columns, eps);
-#pragma unroll
-    for (int run = 0; run < 2; ++run)
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) x[run][i] = (x[run][i] * factor) * (w[run][i] + 0.0f);
-    round(x);
+    if (weight_dtype == DType::BFloat16)
+      scale(factor, static_cast<const math::Bfloat16*>(weights), unit);
+    else if (weight_dtype == DType::Float16)
+      scale(factor, static_cast<const math::Half*>(weights), unit);
+    else
+      scale(factor, static_cast<const float*>(weights), unit);
   }
 
  private:
+  __device__ __forceinline__ void widen(int run, float (&x)[kEach]) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[i] = math::widened(runs[run].each[i]);
+  }
   __device__ __forceinline__ static void turn_pair(float& a, float& b, const Angles<kEach>& angles,
                                                    int pair) {
     const math::TurnedPair made = math::turned(a, b, angles.cosines[pair], angles.sines[pair]);
     a = made.a;
     b = made.b;
   }
-  // Runs are halves of the tree, and threads of a run are neighbours in it.
-  __device__ __forceinline__ static float sum_of_squares(const float (&x)[2][kEach], int lanes) {
+  // Runs are equal parts of the tree, and threads of a run are neighbours in it.
+  __device__ __forceinline__ float sum_of_squares(int lanes) const {
     const cuda::AddNeighbours join;
-    float halves[2];
+    float sums[kRuns];
 #pragma unroll
-    for (int run = 0; run < 2; ++run) {
-      float squares[kEach];
+    for (int run = 0; run < kRuns; ++run) {
+      float x[kEach];
+      widen(run, x);
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) squares[i] = x[run][i] * x[run][i];
-      halves[run] = cuda::join_neighbours(squares, join);
+      for (int i = 0; i < kEach; ++i) x[i] = x[i] * x[i];
+      sums[run] = cuda::join_neighbours(x, join);
     }
 #pragma unroll 1
-    for (int step = 1; step < lanes; step *= 2) {
-      const float first = __shfl_xor_sync(cuda::kAllLanes, halves[0], step);
-      const float second = __shfl_xor_sync(cuda::kAllLanes, halves[1], step);
-      halves[0] = join(halves[0], first);
-      halves[1] = join(halves[1], second);
-    }
-    return join(halves[0], halves[1]);
+    for (int step = 1; step < lanes; step *= 2)
+#pragma unroll
+      for (int run = 0; run < kRuns; ++run)
+        sums[run] = join(sums[run], __shfl_xor_sync(cuda::kAllLanes, sums[run], step));
+    return cuda::join_neighbours(sums, join);
   }
   template <class T>
-  __device__ __forceinline__ static void read_weights_of(const T* weights, const Unit<kEach>& unit,
-                                                         float (&w)[2][kEach]) {
+  __device__ __forceinline__ void scale(float factor, const T* weights, const Unit<kEach>& unit) {
 #pragma unroll
-    for (int run = 0; run < 2; ++run) {
+    for (int run = 0; run < kRuns; ++run) {
+      float x[kEach];
+      widen(run, x);
       cuda::Neighbours<T, kEach> own;
       own.load(weights + unit.column(run));
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) w[run][i] = math::widened(own.each[i]);
+      for (int i = 0; i < kEach; ++i) x[i] = (x[i] * factor) * (math::widened(own.each[i]) + 0.0f);
+      round_neighbours(x, runs[run]);
     }
-  }
-  __device__ __forceinline__ static void read_weights(const void* weights, DType dtype,
-                                                      const Unit<kEach>& unit,
-                                                      float (&w)[2][kEach]) {
-    if (dtype == DType::BFloat16)
-      read_weights_of(static_cast<const math::Bfloat16*>(weights), unit, w);
-    else if (dtype == DType::Float16)
-      read_weights_of(static_cast<const math::Half*>(weights), unit, w);
-    else
-      read_weights_of(static_cast<const float*>(weights), unit, w);
   }
 };
 
@@ -233,15 +219,19 @@ inline bool has_turned_vectors(const Heads& heads, const HeadOperands& own, bool
   return half % kEach == 0 && whole(own.query, heads.rotary, kSize) &&
          (!has_key || whole(own.key, heads.rotary, kSize)) && whole(own.cos_sin, half, 4);
 }
-// Whether a team of at most a warp has a whole head, weights as vectors among it.
-inline bool holds_heads(const Heads& heads, const HeadOperands& own, bool has_key) {
+// In how many runs a team of at most a warp has all columns of a head; 0: it cannot.
+inline int count_runs(std::int64_t columns, std::int64_t rotary) {
   constexpr std::int64_t kEach = cuda::kVectorBytes / sizeof(cuda::Element);
-  const std::int64_t lanes = heads.columns / (2 * kEach);
-  if (heads.rotary != heads.columns || lanes < 1 || lanes > cuda::kWarp ||
-      lanes != cuda::power_of_two(lanes) || lanes * 2 * kEach != heads.columns)
-    return false;
-  const int size = heads.weight_dtype == DType::Float32 ? 4 : 2;
-  const int word = std::min<int>(static_cast<int>(kEach) * size, cuda::kVectorBytes);
+  const std::int64_t half = rotary / 2, lanes = half / kEach;
+  if (half % kEach != 0 || lanes != cuda::power_of_two(lanes) || lanes > cuda::kWarp) return 0;
+  for (const int runs : {2, 4, 8})
+    if (columns == runs * half) return runs;
+  return 0;
+}
+// Whether the weights of a norm lie as vectors.
+inline bool has_weight_vectors(const HeadOperands& own, DType dtype, bool has_key) {
+  constexpr int kEach = cuda::kVectorBytes / static_cast<int>(sizeof(cuda::Element));
+  const int word = std::min(kEach * (dtype == DType::Float32 ? 4 : 2), cuda::kVectorBytes);
   return cuda::aligned_to(own.query_weight.data, word) &&
          (!has_key || cuda::aligned_to(own.key_weight.data, word));
 }

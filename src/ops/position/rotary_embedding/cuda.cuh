@@ -1,8 +1,8 @@
 // rotary_embedding on CUDA. Teams of threads have heads in registers: cosines and sines that a
-// thread has read serve several heads of its token. With a norm, a head whose columns are no power
-// of two is a warp's, which holds it in shared memory between the norm and the turn. Blocks behind
-// those count the positions that the table lacks. The file that includes this names the type of the
-// elements: see cuda/element.cuh.
+// thread has read serve several heads of its token. With a norm, a head whose columns do not go
+// into such teams is a warp's, which holds it in shared memory between the norm and the turn.
+// Blocks behind those count the positions that the table lacks. The file that includes this names
+// the type of the elements: see cuda/element.cuh.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ using position::Unit;
 using std::int64_t;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-// Heads of a token that a thread turns, and normalises.
-constexpr int kMostTurned = 4, kMostNormalized = 1;
+// Heads of a token that a thread turns without a norm.
+constexpr int kMostTurned = 4;
 
 struct HeadArgs {
   Heads heads;
@@ -66,11 +66,13 @@ __device__ __forceinline__ void lose_rest(const Heads& heads, int64_t token, int
   }
 }
 
-// With a norm a team has all columns of a head at once, and every thread of a warp goes along.
-template <int kEach, bool kNorm>
-__global__ void __launch_bounds__(kThreads, kNorm ? 4 : 2)
+// kNormRuns: of a team that has all columns of a head, which it normalises first, and whose warps'
+// threads all go along; 0: there is no norm.
+template <int kEach, int kNormRuns>
+__global__ void __launch_bounds__(kThreads, kNormRuns == 2 ? 4 : 2)
     turn_heads(const __grid_constant__ HeadArgs args) {
-  constexpr int kMost = kNorm ? kMostNormalized : kMostTurned;
+  constexpr bool kNorm = kNormRuns > 0;
+  constexpr int kMost = kNorm ? 1 : kMostTurned;
   if (counts_invalid(args)) return;
   const Heads& heads = args.heads;
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
@@ -84,11 +86,10 @@ __global__ void __launch_bounds__(kThreads, kNorm ? 4 : 2)
   const int64_t position = is_there ? heads.position(token) : -1;
   const bool exists = heads.has(position);
   const float* const table = heads.cosines(exists ? position : 0);
-  const float eps = kNorm ? static_cast<float>(heads.eps.get()) : 0.0f;
 #pragma unroll 1
   for (int index = lane; index < half / kEach; index += args.lanes) {
     const Unit<kEach> unit = {index, half, heads.is_interleaved};
-    HeadRuns<kEach> held[kMost];
+    HeadRuns<kEach, kNorm ? kNormRuns : 2> held[kMost];
     const auto has = [&](int k) {
       return is_there && k < args.each && first_head + k * step < heads.of_token;
     };
@@ -98,13 +99,9 @@ __global__ void __launch_bounds__(kThreads, kNorm ? 4 : 2)
         held[k].load(heads.row<Element>(token, first_head + k * step), unit);
       else if (kNorm)
         held[k] = {};
-    if constexpr (kNorm) {
-#pragma unroll
-      for (int k = 0; k < kMost; ++k)
-        if (k < args.each)
-          held[k].normalize(heads.weight(has(k) ? first_head + k * step : 0), heads.weight_dtype,
-                            unit, args.lanes, eps);
-    }
+    if constexpr (kNorm)
+      held[0].normalize(heads.weight(is_there ? first_head : 0), heads.weight_dtype, unit,
+                        args.lanes, static_cast<float>(heads.eps.get()));
     Angles<kEach> angles;
     if (exists) angles.load(table, unit);
 #pragma unroll
@@ -232,8 +229,8 @@ using HeadKernel = void (*)(HeadArgs);
 constexpr int kMostSharedBytes = kWarps * static_cast<int>(kMostColumns * sizeof(float));
 
 Status prepare(const Descriptor&, const Device&, State&) {
-  for (const HeadKernel kernel :
-       {turn_heads<kVector, false>, turn_heads<kVector, true>, turn_heads<1, false>})
+  for (const HeadKernel kernel : {turn_heads<kVector, 0>, turn_heads<kVector, 2>,
+                                  turn_heads<kVector, 4>, turn_heads<kVector, 8>, turn_heads<1, 0>})
     PLANQ_TRY(cuda::preload(kernel));
   for (const HeadKernel kernel : {turn_normalized<kVector>, turn_normalized<1>})
     PLANQ_TRY(cuda::preload(kernel, kMostSharedBytes));
@@ -280,7 +277,9 @@ Status bind(const Call& call, Bound& bound) {
   const bool has_key = call.fields<Fields>().key_heads > 0;
   const bool has_norm = call.fields<Fields>().has_norm();
   const bool whole = position::has_turned_vectors(heads, own, has_key);
-  if (has_norm && !(whole && position::holds_heads(heads, own, has_key)))
+  const int runs = has_norm ? position::count_runs(heads.columns, heads.rotary) : 0;
+  if (has_norm && (runs == 0 || !whole || !has_vectors(call, heads.columns) ||
+                   !position::has_weight_vectors(own, heads.weight_dtype, has_key)))
     return bind_normalized(call, heads, bound);
   const int64_t units = heads.rotary / 2 / (whole ? kVector : 1);
   const int lanes = static_cast<int>(std::min<int64_t>(cuda::power_of_two(units), kThreads));
@@ -288,12 +287,13 @@ Status bind(const Call& call, Bound& bound) {
   const int64_t threads = heads.tokens * heads.of_token * lanes;
   const int64_t wanted =
       threads / (int64_t{2} * kThreads * std::max(call.device.multiprocessors, 1));
-  const int each =
-      static_cast<int>(std::clamp<int64_t>(wanted, 1, has_norm ? kMostNormalized : kMostTurned));
+  const int each = static_cast<int>(std::clamp<int64_t>(wanted, 1, has_norm ? 1 : kMostTurned));
   const int64_t parts = cuda::ceil_div(heads.of_token, each);
-  const HeadKernel kernel = has_norm ? turn_heads<kVector, true>
-                            : whole  ? turn_heads<kVector, false>
-                                     : turn_heads<1, false>;
+  const HeadKernel kernel = runs == 2   ? turn_heads<kVector, 2>
+                            : runs == 4 ? turn_heads<kVector, 4>
+                            : runs == 8 ? turn_heads<kVector, 8>
+                            : whole     ? turn_heads<kVector, 0>
+                                        : turn_heads<1, 0>;
   return launch_heads(kernel, arguments_of(call, heads, parts, lanes, each), 0, bound);
 }
 
