@@ -42,8 +42,9 @@ class RotaryKvCacheAppendDescriptor(Descriptor):
         ``value`` ``(tokens, key_heads, value_dim)``. A cache is ``(pages, page_size, key_heads,
         columns)`` (NHD) or ``(pages, key_heads, page_size, columns)`` (HND); ``cos_sin`` is
         ``(max_position, rotary_dim)``, with the cosines in the first half; ``position`` and
-        ``slot`` are ``(tokens,)``; the weights are ``(columns,)``. A scale is ``(1,)`` or
-        ``(key_heads,)``; ``invalid`` is ``(2,)``. Heads have 2 to 1024 columns.
+        ``slot`` are ``(tokens,)``; the weights are ``(columns,)``. A scale is ``(1,)``,
+        ``(key_heads,)`` or, measured, a cache without columns; ``invalid`` is ``(2,)``. Heads have
+        2 to 1024 columns.
 
     Workspace:
         None.
@@ -112,7 +113,8 @@ class RotaryKvCacheAppendArgs:
         key_weight: That of the keys' norm; only with ``norm_weight_dtype``.
         eps: What is added to the mean square; only with ``norm_weight_dtype``. It is rounded to
             float32.
-        key_scale: Scales of the keys; only with a cache of codes.
+        key_scale: Scales of the keys; only with a cache of codes. They are updated if they are
+            measured.
         value_scale: Those of the values; only with a cache of codes and ``value_dim``.
         invalid: Where the numbers of positions outside of the table and of slots beyond the cache
             go.

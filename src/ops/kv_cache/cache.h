@@ -7,6 +7,7 @@
 #include "math/formats.h"
 #include "math/ieee.h"
 #include "ops/affine/float8_code.h"
+#include "ops/affine/scale.h"
 #include "ops/kv_cache/operand_lines.h"
 
 namespace planq::math {
@@ -33,6 +34,16 @@ PLANQ_HD std::uint8_t cache_code(float x, float scale) {
   }
 }
 
+// The scale of dynamic_range_quantize, symmetric, with its defaults, for a head whose largest
+// magnitude has these bits. Magnitudes have the order of their bits, and those of infinity and NaN
+// are the largest.
+template <DType kCodes>
+PLANQ_HD float measured_scale(std::uint32_t peak_bits) {
+  if (peak_bits >= Ieee<float>::kInfinity) return canonical_nan<float>();
+  const float peak = bit_cast<float>(peak_bits);
+  return peak == 0.0f ? 1.0f : symmetric_step(peak, kLargestCode<kCodes>);
+}
+
 }  // namespace planq::math
 
 namespace planq::kv_cache {
@@ -44,6 +55,8 @@ struct Side {
   const float* scale = nullptr;
   std::int64_t token = 0, input_head = 0;            // of the input
   std::int64_t page = 0, place = 0, cache_head = 0;  // of the cache
+  float* measured = nullptr;                         // where scales go that are measured
+  std::int64_t scale_page = 0, scale_place = 0, scale_head = 0;
   std::int64_t columns = 0;
 };
 
@@ -56,7 +69,7 @@ struct Cache {
   Side key, value;  // without columns: there is no value
   const std::int64_t* slots;
   std::int64_t tokens, heads, page_size, capacity;
-  bool has_head_scales;
+  bool has_head_scales, measures;
 
   template <class Fields>
   Cache(const Fields& f, const Shape& key_shape, const CacheOperands& own)
@@ -68,8 +81,11 @@ struct Cache {
     has_head_scales = f.scale_scope == CacheScale::Head;
     const bool by_place = f.layout == CacheLayout::Nhd;
     key = side(own.key, own.key_cache, own.key_scale, key_shape.last(), by_place);
+    measures = f.scale_scope == CacheScale::Token;
+    if (measures) measure(key, own.key_scale, by_place);
     if (f.value_dim > 0)
       value = side(own.value, own.value_cache, own.value_scale, f.value_dim, by_place);
+    if (measures && f.value_dim > 0) measure(value, own.value_scale, by_place);
   }
 
   PLANQ_HD bool has(std::int64_t slot) const { return slot >= 0 && slot < capacity; }
@@ -92,6 +108,13 @@ struct Cache {
     side.cache_head = to.strides[by_place ? 2 : 1];
     side.columns = columns;
     return side;
+  }
+  static void measure(Side& side, const OperandView& scale, bool by_place) {
+    side.scale = nullptr;
+    side.measured = static_cast<float*>(scale.data);
+    side.scale_page = scale.strides[0];
+    side.scale_place = scale.strides[by_place ? 1 : 2];
+    side.scale_head = scale.strides[by_place ? 2 : 1];
   }
 };
 

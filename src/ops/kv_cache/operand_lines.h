@@ -15,8 +15,15 @@ constexpr Rule pages_of(const Rule& heads, const Rule& columns) {
   return when(is("layout", CacheLayout::Nhd), axes("pages", "page_size", heads, columns),
               axes("pages", heads, "page_size", columns));
 }
+// Scales that are measured have pages like those of codes, without columns.
 constexpr Rule scales_of(const Rule& heads) {
-  return when(is("scale_scope", CacheScale::Head), heads, 1);
+  const Rule pages = when(is("layout", CacheLayout::Nhd), axes("pages", "page_size", heads),
+                          axes("pages", heads, "page_size"));
+  return when(is("scale_scope", CacheScale::Token), pages,
+              when(is("scale_scope", CacheScale::Head), heads, 1));
+}
+constexpr Rule scale_role() {
+  return when(is("scale_scope", CacheScale::Token), Role::InOut, Role::Input);
 }
 
 }  // namespace planq::kv_cache

@@ -37,10 +37,12 @@ struct Given {
 // The fields that are numbers, in the order of the operator; types and choices by number.
 struct GivenFields {
   std::int64_t query_shape[3], key_heads, value_dim, rotary_dim, interleaved, wide, max_position,
-      weights, pages, page_size, by_head, cache, head_scales;
+      weights, pages, page_size, by_head, cache, scales;
 };
 
 constexpr DType kWeights[] = {DType::Unset, DType::Float16, DType::BFloat16, DType::Float32};
+constexpr CacheScale kScales[] = {CacheScale::Unset, CacheScale::Tensor, CacheScale::Head,
+                                  CacheScale::Token};
 constexpr DType kCaches[] = {cuda::kElement, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2};
 
 template <DType kCacheType>
@@ -71,7 +73,7 @@ extern "C" int turn_and_append(const GivenFields* own, int multiprocessors, cons
   fields.page_size = own->page_size;
   fields.layout = own->by_head ? CacheLayout::Hnd : CacheLayout::Nhd;
   fields.cache_dtype = kCaches[own->cache];
-  if (own->cache > 0) fields.scale_scope = own->head_scales ? CacheScale::Head : CacheScale::Tensor;
+  fields.scale_scope = kScales[own->scales];
   std::vector<OperandView> views(std::size(kOperands));
   for (std::size_t i = 0; i < views.size(); ++i) {
     views[i].data = given[i].data;

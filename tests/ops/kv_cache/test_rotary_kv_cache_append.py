@@ -21,7 +21,7 @@ from planq.audit.reference.formats import Array, Arrays
 
 FLOATING = ("float16", "bfloat16", "float32")
 CODES = ("int8", "float8_e4m3fn", "float8_e5m2")
-STORED = ((None, None), *product(CODES, ("tensor", "head")))
+STORED = ((None, None), *product(CODES, ("tensor", "head", "token")))
 
 
 @pytest.mark.parametrize("pairs", ["neox", "interleaved"])

@@ -41,7 +41,17 @@ struct AppendArgs {
   cuda::WideDivider token;               // vectors of a token: its key's, then its value's
   cuda::WideDivider key_row, value_row;  // of a head
   cuda::WideDivider pages;
+  cuda::WideDivider heads;  // of a token: its key's, then its value's
+  int lanes;                // threads of a head that measure it
 };
+
+__device__ __forceinline__ bool counts_invalid(const AppendArgs& args) {
+  if (blockIdx.x >= args.invalid.blocks) return false;
+  const Cache& cache = args.cache;
+  args.invalid.count<kThreads>(blockIdx.x,
+                               [&](int64_t token) { return cache.is_beyond(cache.slots[token]); });
+  return true;
+}
 
 // A vector of a block's tokens, and where it goes behind its token's place in the cache.
 template <int kEach>
@@ -88,9 +98,7 @@ template <DType kCacheType, int kEach>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     append_tokens(const __grid_constant__ AppendArgs args) {
   const Cache& cache = args.cache;
-  if (blockIdx.x < args.invalid.blocks)
-    return args.invalid.count<kThreads>(
-        blockIdx.x, [&](int64_t token) { return cache.is_beyond(cache.slots[token]); });
+  if (counts_invalid(args)) return;
   const int64_t first = (int64_t{blockIdx.x} - args.invalid.blocks) * args.table.each;
   const int count = static_cast<int>(min(int64_t{args.table.each}, cache.tokens - first));
   const int64_t vectors = count * args.token.divisor();
@@ -114,13 +122,111 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
+// --- Scales that are measured --------------------------------------------------------------------
+
+// A head of a token, by a team of threads.
+template <DType kCacheType, int kEach>
+struct MeasuredHead {
+  const Side& side;
+  const Element* from;
+  int64_t head;
+  int lane, lanes;
+
+  // Calls use(elements, column) for the thread's columns.
+  template <class Use>
+  __device__ __forceinline__ void each(const Use& use) const {
+#pragma unroll 1
+    for (int64_t column = lane * kEach; column < side.columns; column += lanes * kEach) {
+      cuda::Neighbours<Element, kEach> own;
+      own.load(from + column);
+      use(own, column);
+    }
+  }
+  __device__ __forceinline__ std::uint32_t own_peak() const {
+    std::uint32_t peak = 0;
+    each([&](const cuda::Neighbours<Element, kEach>& own, int64_t) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+        peak = max(peak, math::magnitude_bits(math::widened(own.each[i])));
+    });
+    return peak;
+  }
+  __device__ __forceinline__ void store(float scale, int64_t page, int64_t place) const {
+    if (lane == 0)
+      side.measured[page * side.scale_page + place * side.scale_place + head * side.scale_head] =
+          scale;
+    Code<kCacheType>* const to = static_cast<Code<kCacheType>*>(side.cache) + page * side.page +
+                                 place * side.place + head * side.cache_head;
+    each([&](const cuda::Neighbours<Element, kEach>& own, int64_t column) {
+      kv_cache::coded<kCacheType>(own, scale).store(to + column);
+    });
+  }
+};
+
+template <DType kCacheType, int kEach>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    append_measured(const __grid_constant__ AppendArgs args) {
+  const Cache& cache = args.cache;
+  if (counts_invalid(args)) return;
+  const int64_t first = (int64_t{blockIdx.x} - args.invalid.blocks) * args.table.each;
+  const int count = static_cast<int>(min(int64_t{args.table.each}, cache.tokens - first));
+  const int team = static_cast<int>(threadIdx.x) / args.lanes, teams = kThreads / args.lanes;
+  const int lane = static_cast<int>(threadIdx.x) % args.lanes;
+  const int64_t heads = count * args.heads.divisor();
+  kv_cache::BlockTokens tokens;
+  bool chosen = args.table.each > 1;
+  if (chosen) tokens.choose<kThreads>(cache, args.table, first, count);
+  // All threads go along: those of a warp find the largest magnitudes together.
+#pragma unroll 1
+  for (int64_t i = 0; i < heads; i += teams) {
+    const bool is_there = i + team < heads;
+    const int64_t token = is_there ? args.heads.quotient(i + team) : 0;
+    const int64_t in_token = is_there ? i + team - token * args.heads.divisor() : 0;
+    const bool is_key = in_token < cache.heads;
+    const Side& side = is_key ? cache.key : cache.value;
+    const int64_t head = is_key ? in_token : in_token - cache.heads;
+    const Element* const from = static_cast<const Element*>(side.input) +
+                                (first + token) * side.token + head * side.input_head;
+    const MeasuredHead<kCacheType, kEach> own = {side, from, head, lane, args.lanes};
+    std::uint32_t peak = is_there ? own.own_peak() : 0;
+#pragma unroll 1
+    for (int step = 1; step < args.lanes; step *= 2)
+      peak = max(peak, __shfl_xor_sync(cuda::kAllLanes, peak, step));
+    if (!chosen) tokens.choose_one<kThreads>(cache, first);
+    chosen = true;
+    const int64_t slot = is_there ? tokens.slot(static_cast<int>(token)) : -1;
+    if (slot < 0) continue;
+    const int64_t page = args.pages.quotient(slot);
+    own.store(math::measured_scale<kCacheType>(peak), page, slot - page * args.pages.divisor());
+  }
+}
+
 // --- From a call to a launch ---------------------------------------------------------------------
+
+using AppendKernel = void (*)(AppendArgs);
+
+// Of single elements, and of vectors.
+template <DType kCacheType>
+constexpr AppendKernel kCopies[] = {append_tokens<kCacheType, 1>,
+                                    append_tokens<kCacheType, kVector>};
+template <DType kCacheType>
+constexpr AppendKernel kMeasuring[] = {append_measured<kCacheType, 1>,
+                                       append_measured<kCacheType, kVector>};
+template <DType kCacheType>
+AppendKernel kernel_of(bool measures, bool whole) {
+  if constexpr (is_code(kCacheType))
+    if (measures) return kMeasuring<kCacheType>[whole];
+  return kCopies<kCacheType>[whole];
+}
 
 template <DType kCacheType>
 Status prepare(const Descriptor&, const Device&, State&) {
   const int bytes = kv_cache::TokenTable::most_shared_bytes();
-  PLANQ_TRY((cuda::preload(append_tokens<kCacheType, kVector>, bytes)));
-  return cuda::preload(append_tokens<kCacheType, 1>, bytes);
+  for (const AppendKernel kernel : kCopies<kCacheType>) PLANQ_TRY(cuda::preload(kernel, bytes));
+  if constexpr (is_code(kCacheType))
+    for (const AppendKernel kernel : kMeasuring<kCacheType>)
+      PLANQ_TRY(cuda::preload(kernel, bytes));
+  return Status::success();
 }
 
 // Whether heads are whole vectors that begin at vectors, and at words of codes in the cache.
@@ -146,14 +252,17 @@ AppendArgs arguments_of(const Call& call, int vector) {
       std::clamp<int64_t>(cuda::ceil_div(cache.tokens, slots), 1, kv_cache::kMostTokens));
   const int64_t key = cache.key.columns / vector, value = cache.value.columns / vector;
   const int64_t of_token = cache.heads * (key + value);
-  return {cache,
-          cuda::Counter(cache.tokens, call.operands[kInvalid].data, call.device),
-          kv_cache::TokenTable(each),
-          of_token == 0 ? 0 : cuda::ceil_div(cache.tokens, each),
-          cuda::WideDivider(each + kVectors * kThreads, of_token),
-          cuda::WideDivider(cache.heads, key),
-          cuda::WideDivider(cache.heads, value),
-          cuda::WideDivider(f.pages, f.page_size)};
+  return {
+      cache,
+      cuda::Counter(cache.tokens, call.operands[kInvalid].data, call.device),
+      kv_cache::TokenTable(each),
+      of_token == 0 && !cache.measures ? 0 : cuda::ceil_div(cache.tokens, each),
+      cuda::WideDivider(each + kVectors * kThreads, of_token),
+      cuda::WideDivider(cache.heads, key),
+      cuda::WideDivider(cache.heads, value),
+      cuda::WideDivider(f.pages, f.page_size),
+      cuda::WideDivider(each + kThreads, cache.heads * (f.value_dim > 0 ? 2 : 1)),
+      static_cast<int>(std::min(cuda::power_of_two(std::max(key, value)), int64_t{cuda::kWarp}))};
 }
 
 template <DType kCacheType>
@@ -163,8 +272,7 @@ Status bind(const Call& call, Bound& bound) {
   cuda::Grid grid = {.blocks = args.invalid.blocks + args.blocks, .threads = dim3(kThreads)};
   grid.shared_bytes = args.table.shared_bytes();
   PLANQ_TRY(args.invalid.clear(bound));
-  return cuda::launch(whole ? append_tokens<kCacheType, kVector> : append_tokens<kCacheType, 1>,
-                      grid, args, bound);
+  return cuda::launch(kernel_of<kCacheType>(args.cache.measures, whole), grid, args, bound);
 }
 
 template <DType kCacheType>

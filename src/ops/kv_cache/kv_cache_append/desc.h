@@ -46,20 +46,20 @@ enum Operand : int {
   kInvalid
 };
 inline constexpr auto kOperands = operands(
-    kFields,
-    {{"key", Role::Input, "input_dtype", "key_shape"},
-     {"value", Role::Input, "input_dtype", axes(leading("key_shape"), "value_dim"),
-      is_set("value_dim")},
-     {"key_cache", Role::InOut, "cache_dtype",
-      kv_cache::pages_of(axis_of("key_shape", 1), last_of("key_shape"))},
-     {"value_cache", Role::InOut, "cache_dtype",
-      kv_cache::pages_of(axis_of("key_shape", 1), "value_dim"), is_set("value_dim")},
-     {"slot", Role::Input, DType::Int64, axis_of("key_shape", 0)},
-     {"key_scale", Role::Input, DType::Float32, kv_cache::scales_of(axis_of("key_shape", 1)),
-      is("cache_dtype", is_code)},
-     {"value_scale", Role::Input, DType::Float32, kv_cache::scales_of(axis_of("key_shape", 1)),
-      is("cache_dtype", is_code) && is_set("value_dim")},
-     {"invalid", Role::Output, DType::Int64, 1}});
+    kFields, {{"key", Role::Input, "input_dtype", "key_shape"},
+              {"value", Role::Input, "input_dtype", axes(leading("key_shape"), "value_dim"),
+               is_set("value_dim")},
+              {"key_cache", Role::InOut, "cache_dtype",
+               kv_cache::pages_of(axis_of("key_shape", 1), last_of("key_shape"))},
+              {"value_cache", Role::InOut, "cache_dtype",
+               kv_cache::pages_of(axis_of("key_shape", 1), "value_dim"), is_set("value_dim")},
+              {"slot", Role::Input, DType::Int64, axis_of("key_shape", 0)},
+              {"key_scale", kv_cache::scale_role(), DType::Float32,
+               kv_cache::scales_of(axis_of("key_shape", 1)), is("cache_dtype", is_code)},
+              {"value_scale", kv_cache::scale_role(), DType::Float32,
+               kv_cache::scales_of(axis_of("key_shape", 1)),
+               is("cache_dtype", is_code) && is_set("value_dim")},
+              {"invalid", Role::Output, DType::Int64, 1}});
 
 // Where a call has its cache.
 inline kv_cache::Cache cache_of(const Call& call) {
@@ -81,9 +81,11 @@ inline constexpr Guarantee kGuarantee = {
     .max_ulp = 0,
     .error_bound = kNoErrorBound,
     .batch_invariant = true,
-    .basis = is_code(kCacheType)
-                 ? "one quotient and one rounding for each element; of equal slots the last counts"
-                 : "copies; of equal slots the last counts"};
+    .basis =
+        is_code(kCacheType)
+            ? "one quotient and one rounding for each element; maxima are exact in any order; of "
+              "equal slots the last counts"
+            : "copies; of equal slots the last counts"};
 
 template <DType kInputType, DType kCacheType>
 Reason rejects(const Descriptor& descriptor, const Device&) {

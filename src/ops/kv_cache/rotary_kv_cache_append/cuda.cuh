@@ -206,6 +206,8 @@ Reason rejects_heads(const Descriptor& descriptor, const Device& device) {
   if (const Reason reason = rejects<cuda::kElement, kCacheType>(descriptor, device);
       !reason.accepted())
     return reason;
+  if (f.scale_scope == CacheScale::Token)
+    return Reason::refuse(ReasonKind::Feature, "does not measure scales");
   const int64_t columns = f.query_shape.last();
   if (columns % kVector != 0 || f.value_dim % kVector != 0 || f.rotary_dim % (2 * kVector) != 0)
     return Reason::refuse(ReasonKind::Shape, "takes heads of whole vectors");
@@ -276,8 +278,8 @@ Status bind_heads(const Call& call, Bound& bound) {
   cuda::Grid grid = {.blocks = counting + cuda::ceil_div(heads.tokens, args.table.each),
                      .threads = dim3(kThreads)};
   grid.shared_bytes = args.table.shared_bytes();
-  PLANQ_TRY(args.no_position.clear(bound));
-  PLANQ_TRY(args.no_slot.clear(bound));
+  if (args.no_position.blocks > 1)  // both numbers, which are neighbours
+    PLANQ_TRY(cuda::clear(args.no_position.total, 2 * sizeof(int64_t), bound));
   const bool has_norm = f.norm_weight_dtype != DType::Unset;
   return cuda::launch(
       has_norm ? turn_and_append<kCacheType, true> : turn_and_append<kCacheType, false>, grid, args,

@@ -32,6 +32,7 @@ SIZES: tuple[Size, ...] = (
     ((70, 1, 64), 3, None, 64, 9, 16),
     ((700, 1, 16), 1, 8, 24, 40, 32),
     ((3, 2, 256), 1, 256, 256, 6, 16),
+    ((2, 3, 128), 1, None, 128, 3, 8),
 )
 EMPTY: tuple[Size, ...] = (
     ((0, 4, 64), 2, None, 64, 3, 4),
@@ -156,7 +157,7 @@ def cases(sizes: tuple[Size, ...]) -> tuple[Case, ...]:
             norm and chooser.pick(DTYPES),
             chooser.pick(("nhd", "hnd")),
             stored,
-            stored and chooser.pick(("tensor", "head")),
+            stored and cache.SCOPES[(seed // 24 + seed // 8 + seed // 2 % 4) % len(cache.SCOPES)],
         )
         turn = seed + seed // 12
         found.append(
