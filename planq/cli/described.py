@@ -112,6 +112,7 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "table_rows": 32768,
             "query_shape": (64, 32, 128),
             "key_shape": (64, 8, 128),
+            "key_heads": 8,
             "max_position": 8192,
             "pages": 256,
             "page_size": 16,

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "core/architectures.h"
+#include "cuda/estimates.cuh"
 #include "cuda/key_range.cuh"
 
 namespace planq::cuda {
@@ -71,8 +72,7 @@ __device__ __forceinline__ void by_rule(Quotient rule, const Use& use) {
 // fl(1 / scale) for kSmallScale <= scale <= kLargeScale: the steps of the compiler's own reciprocal
 // without its range check.
 __device__ __forceinline__ float inverse_of(float scale) {
-  float estimate;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(scale));
+  const float estimate = inverse_estimate(scale);
   return __fmaf_rn(estimate, __fmaf_rn(-scale, estimate, 1.0f), estimate);
 }
 __device__ __forceinline__ double inverse_of(double scale) { return 1.0 / scale; }
@@ -100,8 +100,8 @@ __device__ __forceinline__ float as_float(double x) {
   return __uint_as_float(__float_as_uint(cut) | inexact);
 }
 
-// The code of a float inside the bounds, without branches: what the conversion instruction of sm_89
-// gives.
+// The code of a float inside the bounds or a NaN, without branches: what the conversion instruction
+// of sm_89 gives.
 template <Codes kCodes>
 __device__ __forceinline__ std::uint32_t float8_code(float x) {
   constexpr bool e4m3 = kCodes == Codes::E4M3;
@@ -116,7 +116,9 @@ __device__ __forceinline__ std::uint32_t float8_code(float x) {
   const std::uint32_t tiny =
       __float_as_uint(__fadd_rn(__fmul_rn(__uint_as_float(bits), 1.0f / quantum), 0x1.8p+23f));
   const bool subnormal = __uint_as_float(bits) < smallest;
-  return ((subnormal ? tiny : normal) & 0x7Fu) | (__float_as_uint(x) >> 24 & 0x80u);
+  const std::uint32_t code =
+      ((subnormal ? tiny : normal) & 0x7Fu) | (__float_as_uint(x) >> 24 & 0x80u);
+  return bits > 0x7F800000u ? 0x7Fu : code;
 }
 
 // Four codes, the first one lowest. Both conversions are in one statement because the compiler then

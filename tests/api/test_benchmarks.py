@@ -385,6 +385,7 @@ TURNED = {"query_shape": (20, 4, 32), "key_heads": 2, "dtype": "bfloat16", "max_
 NORMS: tuple[dict[str, Any], ...] = ({}, {"norm_weight_dtype": "bfloat16"})
 APPENDED: dict[str, Any] = {"key_shape": (32, 2, 24), "pages": 4, "page_size": 8}
 APPENDED |= {"input_dtype": "bfloat16"}
+BOTH: dict[str, Any] = {"value_dim": 32, "pages": 4, "page_size": 8}
 UPDATED = [
     (step((1000,), (3, 5), ()), True),
     (step((1000,), (3, 5), (), parameter_dtype="float32"), True),
@@ -397,6 +398,7 @@ UPDATED = [
     *((desc, True) for desc in FED),
     *((made("rotary_embedding", **TURNED, **norm), False) for norm in NORMS),
     *((made("kv_cache_append", **APPENDED, cache_dtype=codes), False) for codes in (None, "int8")),
+    *((made("rotary_kv_cache_append", **TURNED, **BOTH, **norm), False) for norm in NORMS),
 ]
 
 

@@ -69,7 +69,7 @@ FLOORS: dict[str, set[str]] = {
     "elementwise": set(),
     "gather": {"affine"},
     "group": set(),
-    "kv_cache": {"affine"},
+    "kv_cache": {"affine", "position"},
     "linear": {"affine", "codebook", "packing"},
     "memory": {"affine"},
     "norm": set(),

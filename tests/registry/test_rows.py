@@ -28,7 +28,10 @@ INVARIANT = planq.PlanPreference(batch_invariant=True)
 MOST_CASES, MOST_ELEMENTS = 12, 1 << 16
 # Operators whose operands are lists: of entries, in the order of a matrix, of tensors, of rows that
 # are named by their numbers, or of where experts' rows begin; or the slots of a cache.
-LISTS = {"spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear", "kv_cache_append"}
+LISTS = {
+    *("spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear"),
+    *("kv_cache_append", "rotary_kv_cache_append"),
+}
 # Outputs that are no row's: they count something of all rows.
 COUNTS = {"invalid"}
 S = planq.Scope

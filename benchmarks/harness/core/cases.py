@@ -59,8 +59,12 @@ _TYPES = (
     "parameter_dtype",
     "gradient_dtype",
 )
-# Operators that write over what they are given to update.
-_OVERWRITING = ("fill", "kv_cache_append")
+# Operands that are written over, where others with their role are read before.
+_OVERWRITTEN = (
+    ("fill", "output"),
+    *(("kv_cache_append", f"{side}_cache") for side in ("key", "value")),
+    *(("rotary_kv_cache_append", f"{side}_cache") for side in ("key", "value")),
+)
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
@@ -323,12 +327,12 @@ class Case:
     @property
     def input_bytes(self) -> int:
         """Bytes of everything read."""
-        return self.operand_bytes("input", *(() if self.overwrites else ("inout",)))
+        return sum(spec.nbytes for name, spec in self.operands.items() if self.reads(name))
 
-    @property
-    def overwrites(self) -> bool:
-        """Whether what is updated in place is not read."""
-        return self.descriptor.operator in _OVERWRITING
+    def reads(self, name: str) -> bool:
+        """Whether an operand is read."""
+        overwritten = (self.descriptor.operator, name) in _OVERWRITTEN
+        return self.operands[name].role != "output" and not overwritten
 
     @property
     def output_bytes(self) -> int:

@@ -49,6 +49,7 @@ TOGETHER: Final = (
     "embedding",
     "rotary_embedding",
     "kv_cache_append",
+    "rotary_kv_cache_append",
     "moe_permute",
     "moe_unpermute",
     "percentile_clip",

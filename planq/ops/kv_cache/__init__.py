@@ -5,6 +5,11 @@ from planq.ops.kv_cache.kv_cache_append import (
     KvCacheAppendDescriptor,
     KvCacheAppendPlan,
 )
+from planq.ops.kv_cache.rotary_kv_cache_append import (
+    RotaryKvCacheAppendArgs,
+    RotaryKvCacheAppendDescriptor,
+    RotaryKvCacheAppendPlan,
+)
 from planq.ops.kv_cache.vocabulary import CacheLayout, CacheScale
 
 __all__ = [
@@ -13,4 +18,7 @@ __all__ = [
     "KvCacheAppendArgs",
     "KvCacheAppendDescriptor",
     "KvCacheAppendPlan",
+    "RotaryKvCacheAppendArgs",
+    "RotaryKvCacheAppendDescriptor",
+    "RotaryKvCacheAppendPlan",
 ]

@@ -27,6 +27,12 @@ class KvCacheAppendDescriptor(Descriptor):
         are those of :class:`QuantizeDescriptor`, symmetric, with its defaults:
         ``clamp(round(fl(x / scale)))``.
 
+        With ``scale_scope`` TOKEN, scales are measured: ``scale`` is that of
+        :class:`DynamicRangeQuantizeDescriptor` for the columns of a token's head, symmetric, with
+        its defaults, ``fl(max |x| / q_max)`` or 1 where all are 0. It goes where the codes go:
+        ``key_scale[page, place, h]`` or ``key_scale[page, h, place]``. A head with a NaN or an
+        infinity has the scale NaN.
+
         A negative slot is skipped: padding. A slot of ``pages * page_size`` or beyond is skipped,
         too, and ``invalid`` is how many of these there are. Of two tokens with one slot the later
         one counts, always. All other slots of the cache keep their bits.
@@ -38,8 +44,9 @@ class KvCacheAppendDescriptor(Descriptor):
     Shapes:
         ``key`` is ``(tokens, heads, columns)`` and ``value`` ``(tokens, heads, value_dim)``. A
         cache is ``(pages, page_size, heads, columns)`` (NHD) or ``(pages, heads, page_size,
-        columns)`` (HND). ``slot`` is ``(tokens,)``. A scale is ``(1,)`` or ``(heads,)``;
-        ``invalid`` is ``(1,)``. Extents may be 0, but ``page_size`` may not.
+        columns)`` (HND). ``slot`` is ``(tokens,)``. A scale is ``(1,)``, ``(heads,)``
+        or, measured, a cache without columns: ``(pages, page_size, heads)`` or ``(pages, heads,
+        page_size)``; ``invalid`` is ``(1,)``. Extents may be 0, but ``page_size`` may not.
 
     Workspace:
         None.
@@ -90,7 +97,8 @@ class KvCacheAppendArgs:
         key_cache: The pages of keys, which are updated; likewise.
         value_cache: The pages of values, likewise; only with ``value_dim``.
         slot: Where each token goes, of any value.
-        key_scale: Scales of the keys; only with a cache of codes.
+        key_scale: Scales of the keys; only with a cache of codes. They are updated if they are
+            measured.
         value_scale: Those of the values; only with a cache of codes and ``value_dim``.
         invalid: Where the number of slots beyond the cache goes.
     """

@@ -16,8 +16,10 @@ class CacheLayout(Vocabulary):
 class CacheScale(Vocabulary):
     """Which codes of a cache share a scale.
 
-    ``TENSOR``: all keys have one, and all values. ``HEAD``: those of a head.
+    ``TENSOR``: all keys have one, and all values. ``HEAD``: those of a head. ``TOKEN``: those of a
+    head of one token, measured when they are written.
     """
 
     TENSOR = "tensor"
     HEAD = "head"
+    TOKEN = "token"

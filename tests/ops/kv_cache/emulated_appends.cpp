@@ -21,7 +21,7 @@ struct Given {
 
 // Types of the cache by number: that of the inputs, and those of codes.
 extern "C" void append(const std::int64_t* extents, std::int64_t value_dim, std::int64_t pages,
-                       std::int64_t page_size, bool by_head, int cache, bool head_scales,
+                       std::int64_t page_size, bool by_head, int cache, int scales,
                        int multiprocessors, const Given* given) {
   constexpr DType kTypes[] = {cuda::kElement, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2};
   Descriptor descriptor;
@@ -34,7 +34,9 @@ extern "C" void append(const std::int64_t* extents, std::int64_t value_dim, std:
   fields.layout = by_head ? CacheLayout::Hnd : CacheLayout::Nhd;
   fields.input_dtype = cuda::kElement;
   fields.cache_dtype = kTypes[cache];
-  if (cache > 0) fields.scale_scope = head_scales ? CacheScale::Head : CacheScale::Tensor;
+  constexpr CacheScale kScales[] = {CacheScale::Unset, CacheScale::Tensor, CacheScale::Head,
+                                    CacheScale::Token};
+  fields.scale_scope = kScales[scales];
   std::vector<OperandView> views(std::size(kv_cache_append::kOperands));
   for (std::size_t i = 0; i < views.size(); ++i) {
     views[i].data = given[i].data;

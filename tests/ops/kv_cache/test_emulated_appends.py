@@ -21,6 +21,7 @@ OPERANDS = (
 )
 ELEMENTS = {"bfloat16": "BFloat16", "float32": "Float32"}
 CACHES = (None, "int8", "float8_e4m3fn", "float8_e5m2")
+SCALES = (None, "tensor", "head", "token")
 # Elements: threads take turns, each until it waits for others.
 MOST = 90_000
 
@@ -70,9 +71,11 @@ def test_caches_have_the_bits_of_the_reference(
     if multiprocessors == 1000:  # as many blocks as tokens
         chosen = [case for case in chosen if case.problem.tokens <= 64]
     assert len({(case.problem.cache_dtype, TESTS.variety(case.problem)) for case in chosen}) == 8
+    reached = set()
     for case in chosen:
         p, wanted = case.problem, expected(case)
         held = held_by(inputs_of(case), {"invalid": wanted["invalid"]}, past, backwards=past == 1)
+        reached.add((p.cache_dtype, p.scale_scope, TESTS.variety(p)))
         kernels[1].append(
             (ctypes.c_int64 * 3)(*p.key_shape),
             ctypes.c_int64(p.value_dim or 0),
@@ -80,8 +83,10 @@ def test_caches_have_the_bits_of_the_reference(
             ctypes.c_int64(p.page_size),
             p.layout == "hnd",
             CACHES.index(p.cache_dtype),
-            p.scale_scope == "head",
+            SCALES.index(p.scale_scope),
             multiprocessors,
             listed(held),
         )
         assert_same(held, wanted, f"{case.id}, past={past}")
+    codes = {(cache, scale) for cache, scale, _ in reached if cache}
+    assert len(codes) == 9

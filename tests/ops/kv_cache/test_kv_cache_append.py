@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,56 @@ def test_codes_are_those_of_quantize(dtype: str, cache: str, scope: str) -> None
             planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
             pages = append(problem, given)["key_cache"].reshape(-1, *problem.key_shape[1:])
             assert pages[given["slot"]].tobytes() == codes.tobytes(), (data, scales)
+
+
+@pytest.mark.parametrize("cache", CODES)
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_measured_codes_are_those_of_dynamic_range_quantize(dtype: str, cache: str) -> None:
+    """With its scales, for heads of zeros, of subnormals, and with NaNs and infinities."""
+    for seed, (data, layout, columns) in enumerate(
+        product(
+            ("normal", "ties", "mixed", "nonfinite", "subnormal", "huge", "zeros"),
+            LAYOUTS,
+            (40, 300),
+        )
+    ):
+        problem = Problem((20, 3, columns), 5, 4, dtype, None, layout, cache, "token")
+        given = Case(problem, "own", data, "mixed", seed).inputs()
+        codes = np.empty(problem.key_shape, STORAGE[cache])
+        scale = np.empty(problem.key_shape[:2], np.float32)
+        desc = planq.DynamicRangeQuantizeDescriptor(
+            shape=problem.key_shape,
+            input_dtype=dtype,
+            output_dtype=cache,
+            scope=planq.Scope.token(),
+            scale_dtype="float32",
+        )
+        args = planq.DynamicRangeQuantizeArgs(input=given["key"], output=codes, scale=scale)
+        planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
+        found = append(problem, given)
+        for name, wanted in (("key_cache", codes), ("key_scale", scale)):
+            pages = found[name] if layout == "nhd" else found[name].swapaxes(1, 2)
+            places = pages.reshape(20, *pages.shape[2:])
+            assert np.ascontiguousarray(places[given["slot"]]).tobytes() == wanted.tobytes(), data
+
+
+def test_a_measured_scale_is_the_last_tokens_and_no_other_place_is_written() -> None:
+    """Of equal slots; heads without columns have the scale 1."""
+    key = np.array([[[2.0, -8]], [[1, 4]], [[3, 16]], [[0, 0]]], np.float32)
+    given: Arrays = {
+        "key": key,
+        "key_cache": np.full((1, 4, 1, 2), 5, np.int8),
+        "slot": np.array([2, 2, 9, 0]),
+        "key_scale": np.full((1, 4, 1), 7, np.float32),
+    }
+    problem = Problem((4, 1, 2), 1, 4, "float32", None, "nhd", "int8", "token")
+    found = append(problem, given)
+    four = float(np.float32(4) / np.float32(127))
+    assert found["key_scale"].ravel().tolist() == [1, 7, four, 7]
+    assert found["key_cache"].reshape(4, 2).tolist() == [[0, 0], [5, 5], [32, 127], [5, 5]]
+    empty = Problem((4, 1, 0), 1, 4, "float32", None, "nhd", "int8", "token")
+    given |= {"key": key[..., :0], "key_cache": given["key_cache"][..., :0]}
+    assert append(empty, given)["key_scale"].ravel().tolist() == [1, 7, 1, 7]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])

@@ -5,13 +5,12 @@
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/rejects.h"
-#include "ops/kv_cache/vocabulary.h"
+#include "ops/kv_cache/cache.h"
+#include "ops/kv_cache/operand_lines.h"
 
 namespace planq::kv_cache_append {
 
-constexpr bool is_code(DType dtype) {
-  return dtype == DType::Int8 || dtype == DType::Float8E4M3FN || dtype == DType::Float8E5M2;
-}
+using kv_cache::is_code;
 
 struct Fields {
   Shape key_shape;             // (tokens, heads, columns)
@@ -35,19 +34,6 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, scale_scope),
 };
 
-constexpr Rule pages_of(const char* columns) {
-  return when(is("layout", CacheLayout::Nhd),
-              axes("pages", "page_size", axis_of("key_shape", 1), columns),
-              axes("pages", axis_of("key_shape", 1), "page_size", columns));
-}
-constexpr Rule pages_of_keys() {
-  return when(is("layout", CacheLayout::Nhd),
-              axes("pages", "page_size", axis_of("key_shape", 1), last_of("key_shape")),
-              axes("pages", axis_of("key_shape", 1), "page_size", last_of("key_shape")));
-}
-inline constexpr Rule kScaleShape =
-    when(is("scale_scope", CacheScale::Head), axis_of("key_shape", 1), 1);
-
 // Positions in Operands.
 enum Operand : int {
   kKey,
@@ -60,17 +46,30 @@ enum Operand : int {
   kInvalid
 };
 inline constexpr auto kOperands = operands(
-    kFields,
-    {{"key", Role::Input, "input_dtype", "key_shape"},
-     {"value", Role::Input, "input_dtype", axes(leading("key_shape"), "value_dim"),
-      is_set("value_dim")},
-     {"key_cache", Role::InOut, "cache_dtype", pages_of_keys()},
-     {"value_cache", Role::InOut, "cache_dtype", pages_of("value_dim"), is_set("value_dim")},
-     {"slot", Role::Input, DType::Int64, axis_of("key_shape", 0)},
-     {"key_scale", Role::Input, DType::Float32, kScaleShape, is("cache_dtype", is_code)},
-     {"value_scale", Role::Input, DType::Float32, kScaleShape,
-      is("cache_dtype", is_code) && is_set("value_dim")},
-     {"invalid", Role::Output, DType::Int64, 1}});
+    kFields, {{"key", Role::Input, "input_dtype", "key_shape"},
+              {"value", Role::Input, "input_dtype", axes(leading("key_shape"), "value_dim"),
+               is_set("value_dim")},
+              {"key_cache", Role::InOut, "cache_dtype",
+               kv_cache::pages_of(axis_of("key_shape", 1), last_of("key_shape"))},
+              {"value_cache", Role::InOut, "cache_dtype",
+               kv_cache::pages_of(axis_of("key_shape", 1), "value_dim"), is_set("value_dim")},
+              {"slot", Role::Input, DType::Int64, axis_of("key_shape", 0)},
+              {"key_scale", kv_cache::scale_role(), DType::Float32,
+               kv_cache::scales_of(axis_of("key_shape", 1)), is("cache_dtype", is_code)},
+              {"value_scale", kv_cache::scale_role(), DType::Float32,
+               kv_cache::scales_of(axis_of("key_shape", 1)),
+               is("cache_dtype", is_code) && is_set("value_dim")},
+              {"invalid", Role::Output, DType::Int64, 1}});
+
+// Where a call has its cache.
+inline kv_cache::Cache cache_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& own = call.operands;
+  return {f,
+          f.key_shape,
+          {own[kKey], own[kValue], own[kKeyCache], own[kValueCache], own[kSlot], own[kKeyScale],
+           own[kValueScale]}};
+}
 
 // Kernels that copy, and those that quantize.
 template <DType kCacheType>
@@ -82,9 +81,11 @@ inline constexpr Guarantee kGuarantee = {
     .max_ulp = 0,
     .error_bound = kNoErrorBound,
     .batch_invariant = true,
-    .basis = is_code(kCacheType)
-                 ? "one quotient and one rounding for each element; of equal slots the last counts"
-                 : "copies; of equal slots the last counts"};
+    .basis =
+        is_code(kCacheType)
+            ? "one quotient and one rounding for each element; maxima are exact in any order; of "
+              "equal slots the last counts"
+            : "copies; of equal slots the last counts"};
 
 template <DType kInputType, DType kCacheType>
 Reason rejects(const Descriptor& descriptor, const Device&) {

@@ -1,5 +1,6 @@
-// kv_cache_append on the host. A thread has some columns of a head, and takes all tokens in turn:
-// so of equal slots the last counts, however columns are shared.
+// kv_cache_append on the host. A thread has some columns of a head, or all of them where scales are
+// measured, and takes all tokens in turn: so of equal slots the last counts, however columns are
+// shared.
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,7 @@
 #include "host/bind.h"
 #include "host/simd.h"
 #include "host/thread_pool.h"
-#include "ops/kv_cache/kv_cache_append/cache.h"
+#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/kv_cache_append/desc.h"
 
 namespace planq::kv_cache_append {
@@ -18,6 +19,7 @@ namespace planq::kv_cache_append {
 // Columns that are taken at a time.
 constexpr std::int64_t kChunk = 128;
 
+using FindPeak = std::uint32_t (*)(const void* from, std::int64_t count);
 using WriteColumns = void (*)(const void* from, float scale, std::int64_t count, void* to);
 
 }  // namespace planq::kv_cache_append
@@ -28,6 +30,8 @@ using WriteColumns = void (*)(const void* from, float scale, std::int64_t count,
 namespace planq::kv_cache_append {
 namespace {
 
+using kv_cache::Cache;
+using kv_cache::Side;
 using std::int64_t;
 
 // The fewest elements that are worth waking a thread for.
@@ -41,6 +45,16 @@ WriteColumns write_columns() {
   if (level == host::Level::Avx2) return host::avx2::kWriteColumns<T, kCacheType>;
 #endif
   return host::baseline::kWriteColumns<T, kCacheType>;
+}
+
+template <class T>
+FindPeak peak_finder() {
+#if PLANQ_SIMD_X86
+  static const host::Level level = host::detect_level();
+  if (level == host::Level::Avx512) return host::avx512::kFindPeak<T>;
+  if (level == host::Level::Avx2) return host::avx2::kFindPeak<T>;
+#endif
+  return host::baseline::kFindPeak<T>;
 }
 
 int64_t chunks_of(const Side& side) { return (side.columns + kChunk - 1) / kChunk; }
@@ -63,13 +77,55 @@ void append_chunk(const Cache& cache, const Side& side, int64_t head, int64_t ch
   }
 }
 
-template <DType kInputType, DType kCacheType>
-Status compute(const Call& call, const Stream& stream) {
-  using T = math::Stored<kInputType>;
-  const Cache cache(call);
+// A head of all tokens, under scales that it has measured.
+template <class T, DType kCacheType>
+void append_measured(const Cache& cache, const Side& side, int64_t head) {
+  const WriteColumns write = write_columns<T, kCacheType>();
+  const FindPeak find_peak = peak_finder<T>();
+  const auto in_chunks = [&](const auto& use) {
+    for (int64_t first = 0; first < side.columns; first += kChunk)
+      use(first, std::min(kChunk, side.columns - first));
+  };
+  for (int64_t token = 0; token < cache.tokens; ++token) {
+    const int64_t slot = cache.slots[token];
+    if (!cache.has(slot)) continue;
+    const int64_t page = slot / cache.page_size, place = slot % cache.page_size;
+    const T* const from =
+        static_cast<const T*>(side.input) + token * side.token + head * side.input_head;
+    auto* const to = static_cast<std::byte*>(side.cache) + page * side.page + place * side.place +
+                     head * side.cache_head;
+    std::uint32_t peak = 0;
+    in_chunks([&](int64_t first, int64_t count) {
+      peak = std::max(peak, find_peak(from + first, count));
+    });
+    const float scale = math::measured_scale<kCacheType>(peak);
+    side.measured[page * side.scale_page + place * side.scale_place + head * side.scale_head] =
+        scale;
+    in_chunks([&](int64_t first, int64_t count) { write(from + first, scale, count, to + first); });
+  }
+}
+
+// All of a call that measures.
+template <class T, DType kCacheType>
+void append_all_measured(const Cache& cache, bool has_value, int threads) {
+  if constexpr (is_code(kCacheType)) {
+    const int64_t sides = has_value ? 2 : 1;
+    const int64_t of_head = (cache.key.columns + 1) * std::max<int64_t>(cache.tokens, 1);
+    host::parallel_for(threads, cache.heads * sides, std::max<int64_t>(kGrain / of_head, 1),
+                       [&](int64_t from, int64_t to) {
+                         for (int64_t i = from; i < to; ++i)
+                           append_measured<T, kCacheType>(
+                               cache, i % sides == 0 ? cache.key : cache.value, i / sides);
+                       });
+  }
+}
+
+// All of one that does not: threads have chunks.
+template <class T, DType kCacheType>
+void append_all(const Cache& cache, int threads) {
   const int64_t of_key = chunks_of(cache.key), of_head = of_key + chunks_of(cache.value);
   const int64_t grain = kGrain / (kChunk * std::max<int64_t>(cache.tokens, 1));
-  host::parallel_for(stream.threads, cache.heads * of_head, std::max<int64_t>(grain, 1),
+  host::parallel_for(threads, cache.heads * of_head, std::max<int64_t>(grain, 1),
                      [&](int64_t from, int64_t to) {
                        for (int64_t i = from; i < to; ++i) {
                          const int64_t head = i / of_head, chunk = i % of_head;
@@ -78,6 +134,16 @@ Status compute(const Call& call, const Stream& stream) {
                                                      is_key ? chunk : chunk - of_key);
                        }
                      });
+}
+
+template <DType kInputType, DType kCacheType>
+Status compute(const Call& call, const Stream& stream) {
+  using T = math::Stored<kInputType>;
+  const Cache cache = cache_of(call);
+  if (cache.measures)
+    append_all_measured<T, kCacheType>(cache, call.fields<Fields>().value_dim > 0, stream.threads);
+  else
+    append_all<T, kCacheType>(cache, stream.threads);
   int64_t invalid = 0;
   for (int64_t token = 0; token < cache.tokens; ++token)
     invalid += cache.is_beyond(cache.slots[token]) ? 1 : 0;

@@ -15,6 +15,18 @@ void quantize_columns(const void* from, float scale, std::int64_t count, void* t
   std::memcpy(to, codes, static_cast<std::size_t>(count));
 }
 
+// The bits of the largest magnitude.
+template <class T>
+std::uint32_t find_peak(const void* from, std::int64_t count) {
+  float x[kv_cache_append::kChunk];
+  widen<T>(from, count, x);
+  std::uint32_t peak = 0;
+  for (std::int64_t i = 0; i < count; ++i) peak = std::max(peak, math::magnitude_bits(x[i]));
+  return peak;
+}
+template <class T>
+inline constexpr kv_cache_append::FindPeak kFindPeak = find_peak<T>;
+
 template <class T>
 void copy_columns(const void* from, float, std::int64_t count, void* to) {
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));

@@ -1,7 +1,8 @@
-// rotary_embedding on CUDA. Without a norm, threads have pairs: cosines and sines that a thread has
-// read serve several heads of its token. With a norm, a warp has a head, which it holds in shared
-// memory between the norm and the turn. Blocks behind those count the positions that the table
-// lacks. The file that includes this names the type of the elements: see cuda/element.cuh.
+// rotary_embedding on CUDA. Teams of threads have heads in registers: cosines and sines that a
+// thread has read serve several heads of its token. With a norm, a head whose columns do not go
+// into such teams is a warp's, which holds it in shared memory between the norm and the turn.
+// Blocks behind those count the positions that the table lacks. The file that includes this names
+// the type of the elements: see cuda/element.cuh.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +17,26 @@
 #include "cuda/tree_sum.cuh"
 #include "math/conversions.h"
 #include "ops/norm/arithmetic.h"
-#include "ops/position/rotary_embedding/heads.h"
+#include "ops/position/heads.h"
+#include "ops/position/rotary_embedding/desc.h"
+#include "ops/position/turned.cuh"
 
 namespace planq::rotary_embedding {
 namespace {
 
 using cuda::Element;
 using cuda::kWarp;
+using position::Angles;
+using position::HeadRuns;
+using position::Heads;
+using position::kVector;
+using position::nan_element;
+using position::Unit;
 using std::int64_t;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-// Elements of a vector, and heads of a token that a thread turns.
-constexpr int kVector = cuda::kVectorBytes / static_cast<int>(sizeof(Element));
-constexpr int kMostHeads = 4;
+// Heads of a token that a thread turns without a norm.
+constexpr int kMostTurned = 4;
 
 struct HeadArgs {
   Heads heads;
@@ -38,10 +46,6 @@ struct HeadArgs {
   int lanes, each;  // threads of a head, and heads of a thread
 };
 
-__device__ __forceinline__ Element nan_element() {
-  return math::narrow<Element>(math::canonical_nan<float>());
-}
-
 __device__ __forceinline__ bool counts_invalid(const HeadArgs& args) {
   if (blockIdx.x < args.blocks) return false;
   const Heads& heads = args.heads;
@@ -50,99 +54,71 @@ __device__ __forceinline__ bool counts_invalid(const HeadArgs& args) {
   return true;
 }
 
-// --- Pairs of a thread ---------------------------------------------------------------------------
+// --- Heads of teams ------------------------------------------------------------------------------
 
-// Elements of kEach pairs of a head: two runs of neighbours, or one of twice as many.
-template <int kEach, bool kInterleaved>
-struct Pairs {
-  static constexpr bool kApart = !kInterleaved || kEach == 1;
-  static constexpr int kRun = kApart ? kEach : 2 * kEach, kRuns = kApart ? 2 : 1;
+// What is not turned, of a token whose position the table lacks.
+__device__ __forceinline__ void lose_rest(const Heads& heads, int64_t token, int64_t first_head,
+                                          int64_t step, int lane, int lanes) {
+#pragma unroll 1
+  for (int64_t head = first_head; head < heads.of_token; head += step) {
+    Element* const row = heads.row<Element>(token, head);
+    for (int i = heads.rotary + lane; i < heads.columns; i += lanes) row[i] = nan_element();
+  }
+}
 
-  cuda::Neighbours<Element, kRun> runs[kRuns];
-
-  __device__ __forceinline__ static int64_t place(int unit, int half, int run) {
-    if constexpr (kInterleaved) return 2 * unit * kEach + run;
-    return run * half + unit * kEach;
-  }
-  __device__ __forceinline__ void load(const Element* row, int unit, int half) {
-#pragma unroll
-    for (int run = 0; run < kRuns; ++run) runs[run].load(row + place(unit, half, run));
-  }
-  __device__ __forceinline__ void store(Element* row, int unit, int half) const {
-#pragma unroll
-    for (int run = 0; run < kRuns; ++run) runs[run].store(row + place(unit, half, run));
-  }
-  __device__ __forceinline__ Element& first(int i) {
-    if constexpr (kApart) return runs[0].each[i];
-    return runs[0].each[2 * i];
-  }
-  __device__ __forceinline__ Element& second(int i) {
-    if constexpr (kApart) return runs[1].each[i];
-    return runs[0].each[2 * i + 1];
-  }
-  __device__ __forceinline__ void turn(const float (&cosines)[kEach], const float (&sines)[kEach]) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const math::TurnedPair pair =
-          math::turned(math::widened(first(i)), math::widened(second(i)), cosines[i], sines[i]);
-      first(i) = math::narrowed<Element>(pair.a);
-      second(i) = math::narrowed<Element>(pair.b);
-    }
-  }
-  __device__ __forceinline__ void lose() {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) first(i) = second(i) = nan_element();
-  }
-};
-
-template <int kEach, bool kInterleaved>
-__global__ void __launch_bounds__(kThreads) turn_pairs(const __grid_constant__ HeadArgs args) {
+// kNormRuns: of a team that has all columns of a head, which it normalises first, and whose warps'
+// threads all go along; 0: there is no norm.
+template <int kEach, int kNormRuns>
+__global__ void __launch_bounds__(kThreads, kNormRuns == 2 ? 4 : 2)
+    turn_heads(const __grid_constant__ HeadArgs args) {
+  constexpr bool kNorm = kNormRuns > 0;
+  constexpr int kMost = kNorm ? 1 : kMostTurned;
   if (counts_invalid(args)) return;
   const Heads& heads = args.heads;
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
   const int lane = static_cast<int>(threadIdx.x) % args.lanes;
   const int64_t part = int64_t{blockIdx.x} * (kThreads / args.lanes) + team;
   const int64_t token = args.parts.quotient(part);
-  if (token >= heads.tokens) return;
+  const bool is_there = token < heads.tokens;
+  if (!kNorm && !is_there) return;
   const int64_t first_head = part - token * args.parts.divisor(), step = args.parts.divisor();
   const int half = heads.rotary / 2;
-  const int64_t position = heads.position(token);
+  const int64_t position = is_there ? heads.position(token) : -1;
   const bool exists = heads.has(position);
   const float* const table = heads.cosines(exists ? position : 0);
 #pragma unroll 1
-  for (int unit = lane; unit < half / kEach; unit += args.lanes) {
-    Pairs<kEach, kInterleaved> pairs[kMostHeads];
+  for (int index = lane; index < half / kEach; index += args.lanes) {
+    const Unit<kEach> unit = {index, half, heads.is_interleaved};
+    HeadRuns<kEach, kNorm ? kNormRuns : 2> held[kMost];
+    const auto has = [&](int k) {
+      return is_there && k < args.each && first_head + k * step < heads.of_token;
+    };
 #pragma unroll
-    for (int k = 0; k < kMostHeads; ++k) {
-      const int64_t head = first_head + k * step;
-      if (k < args.each && head < heads.of_token)
-        pairs[k].load(heads.row<Element>(token, head), unit, half);
-    }
-    cuda::Neighbours<float, kEach> cosines, sines;
-    if (exists) {
-      cosines.load(table + unit * kEach);
-      sines.load(table + half + unit * kEach);
-    }
+    for (int k = 0; k < kMost; ++k)
+      if (has(k))
+        held[k].load(heads.row<Element>(token, first_head + k * step), unit);
+      else if (kNorm)
+        held[k] = {};
+    if constexpr (kNorm)
+      held[0].normalize(heads.weight(is_there ? first_head : 0), heads.weight_dtype, unit,
+                        args.lanes, static_cast<float>(heads.eps.get()));
+    Angles<kEach> angles;
+    if (exists) angles.load(table, unit);
 #pragma unroll
-    for (int k = 0; k < kMostHeads; ++k) {
-      const int64_t head = first_head + k * step;
-      if (k >= args.each || head >= heads.of_token) break;
+    for (int k = 0; k < kMost; ++k) {
+      if (!has(k)) continue;
       if (exists)
-        pairs[k].turn(cosines.each, sines.each);
+        held[k].turn(angles, heads.is_interleaved);
       else
-        pairs[k].lose();
-      pairs[k].store(heads.row<Element>(token, head), unit, half);
+        held[k].lose();
+      held[k].store(heads.row<Element>(token, first_head + k * step), unit);
     }
   }
-  if (exists) return;
-#pragma unroll 1
-  for (int64_t head = first_head; head < heads.of_token; head += step) {
-    Element* const row = heads.row<Element>(token, head);
-    for (int i = heads.rotary + lane; i < heads.columns; i += args.lanes) row[i] = nan_element();
-  }
+  if constexpr (!kNorm)
+    if (!exists) lose_rest(heads, token, first_head, step, lane, args.lanes);
 }
 
-// --- Heads of a warp, with a norm ----------------------------------------------------------------
+// --- Heads of a warp, with a norm, whatever their columns are ------------------------------------
 
 __device__ __forceinline__ float weight_at(const void* weights, int column, DType dtype) {
   if (dtype == DType::Float16)
@@ -253,15 +229,15 @@ using HeadKernel = void (*)(HeadArgs);
 constexpr int kMostSharedBytes = kWarps * static_cast<int>(kMostColumns * sizeof(float));
 
 Status prepare(const Descriptor&, const Device&, State&) {
-  for (const HeadKernel kernel : {turn_pairs<kVector, false>, turn_pairs<kVector, true>,
-                                  turn_pairs<1, false>, turn_pairs<1, true>})
+  for (const HeadKernel kernel : {turn_heads<kVector, 0>, turn_heads<kVector, 2>,
+                                  turn_heads<kVector, 4>, turn_heads<kVector, 8>, turn_heads<1, 0>})
     PLANQ_TRY(cuda::preload(kernel));
   for (const HeadKernel kernel : {turn_normalized<kVector>, turn_normalized<1>})
     PLANQ_TRY(cuda::preload(kernel, kMostSharedBytes));
   return Status::success();
 }
 
-// Whether heads of queries and keys begin at vectors, and are whole vectors up to a column.
+// Whether heads of queries and keys begin at vectors, and are whole vectors.
 bool has_vectors(const Call& call, int64_t columns) {
   constexpr int kSize = sizeof(Element);
   const auto whole = [&](const OperandView& view) {
@@ -296,23 +272,28 @@ Status bind_normalized(const Call& call, const Heads& heads, Bound& bound) {
 }
 
 Status bind(const Call& call, Bound& bound) {
-  const Heads heads(call);
-  if (call.fields<Fields>().has_norm()) return bind_normalized(call, heads, bound);
-  const int64_t half = heads.rotary / 2;
-  const bool whole = half % kVector == 0 && has_vectors(call, heads.rotary) &&
-                     cuda::has_whole_words(call.operands[kCosSin], half * sizeof(float),
-                                           sizeof(float), cuda::kVectorBytes);
-  const int64_t units = half / (whole ? kVector : 1);
+  const Heads heads = heads_of(call);
+  const auto own = operands_of(call);
+  const bool has_key = call.fields<Fields>().key_heads > 0;
+  const bool has_norm = call.fields<Fields>().has_norm();
+  const bool whole = position::has_turned_vectors(heads, own, has_key);
+  const int runs = has_norm ? position::count_runs(heads.columns, heads.rotary) : 0;
+  if (has_norm && (runs == 0 || !whole || !has_vectors(call, heads.columns) ||
+                   !position::has_weight_vectors(own, heads.weight_dtype, has_key)))
+    return bind_normalized(call, heads, bound);
+  const int64_t units = heads.rotary / 2 / (whole ? kVector : 1);
   const int lanes = static_cast<int>(std::min<int64_t>(cuda::power_of_two(units), kThreads));
   // Few heads: all threads that they have; many: more bytes under way for each.
   const int64_t threads = heads.tokens * heads.of_token * lanes;
   const int64_t wanted =
       threads / (int64_t{2} * kThreads * std::max(call.device.multiprocessors, 1));
-  const int each = static_cast<int>(std::clamp<int64_t>(wanted, 1, kMostHeads));
+  const int each = static_cast<int>(std::clamp<int64_t>(wanted, 1, has_norm ? 1 : kMostTurned));
   const int64_t parts = cuda::ceil_div(heads.of_token, each);
-  const HeadKernel kernel = heads.is_interleaved
-                                ? (whole ? turn_pairs<kVector, true> : turn_pairs<1, true>)
-                                : (whole ? turn_pairs<kVector, false> : turn_pairs<1, false>);
+  const HeadKernel kernel = runs == 2   ? turn_heads<kVector, 2>
+                            : runs == 4 ? turn_heads<kVector, 4>
+                            : runs == 8 ? turn_heads<kVector, 8>
+                            : whole     ? turn_heads<kVector, 0>
+                                        : turn_heads<1, 0>;
   return launch_heads(kernel, arguments_of(call, heads, parts, lanes, each), 0, bound);
 }
 

@@ -5,11 +5,11 @@
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/rejects.h"
-#include "ops/position/vocabulary.h"
+#include "ops/position/heads.h"
 
 namespace planq::rotary_embedding {
 
-inline constexpr std::int64_t kMostColumns = 1024;
+using position::kMostColumns;
 
 struct Fields {
   Shape query_shape;           // (tokens, heads, columns)
@@ -50,6 +50,16 @@ inline constexpr auto kOperands = operands(
       is_set("norm_weight_dtype") && is_set("key_heads")},
      scalar("eps", Role::Input, DType::Float64, is_set("norm_weight_dtype")),
      {"invalid", Role::Output, DType::Int64, 1}});
+
+// Where a call has its heads.
+inline position::HeadOperands operands_of(const Call& call) {
+  const Operands& own = call.operands;
+  return {own[kQuery],       own[kKey],       own[kCosSin], own[kPosition],
+          own[kQueryWeight], own[kKeyWeight], own[kEps]};
+}
+inline position::Heads heads_of(const Call& call) {
+  return {call.fields<Fields>(), operands_of(call)};
+}
 
 // All kernels promise the same.
 inline constexpr Guarantee kGuarantee = {

@@ -12,8 +12,8 @@
 #include "host/tree_sum.h"
 #include "math/formats.h"
 #include "ops/norm/arithmetic.h"
+#include "ops/position/heads.h"
 #include "ops/position/rotary_embedding/desc.h"
-#include "ops/position/rotary_embedding/heads.h"
 
 namespace planq::rotary_embedding {
 
@@ -35,6 +35,7 @@ struct Loops {
 namespace planq::rotary_embedding {
 namespace {
 
+using position::Heads;
 using std::int64_t;
 
 // The fewest elements that are worth waking a thread for.
@@ -103,7 +104,7 @@ class Head {
 template <DType kType>
 Status compute(const Call& call, const Stream& stream) {
   using T = math::Stored<kType>;
-  const Heads heads(call);
+  const Heads heads = heads_of(call);
   const auto eps = static_cast<float>(heads.eps.get());
   const int64_t count = heads.tokens * heads.of_token;
   host::parallel_for(stream.threads, count, std::max<int64_t>(kGrain / heads.columns, 1),

@@ -111,6 +111,12 @@ T atomicMax(T* address, T value) {
   return before;
 }
 template <class T>
+T atomicOr(T* address, T value) {
+  const T before = *address;
+  *address = before | value;
+  return before;
+}
+template <class T>
 T atomicCAS(T* address, T expected, T value) {
   const T before = *address;
   if (before == expected) *address = value;

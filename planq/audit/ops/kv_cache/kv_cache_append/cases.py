@@ -19,6 +19,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 CACHES = (None, "int8", "float8_e4m3fn", "float8_e5m2")
 DATA = ("normal", "finite", "mixed", "nonfinite", "patterns", "subnormal", "huge", "zeros", "ties")
 SCALES = ("fitting", "fitting", "finite", "mixed")
+SCOPES = ("tensor", "head", "token")
 # Where slots are: all over, with many of them equal; each its own; few of them; one for all; some
 # skipped and some beyond, by little, by any bits and by what is lost in 32 bits; none inside.
 KINDS = ("spread", "own", "few", "one", "outside", "any_bits", "wrapped", "none")
@@ -67,12 +68,13 @@ class Token:
         slot = int(before["slot"][self.place])
         made = {"invalid": np.array([slot >= problem.capacity], np.int64)}
         for side in problem.sides:
-            name = f"{side}_cache"
-            made[name] = before[name].copy()
-            if 0 <= slot < problem.capacity:
-                page, place = divmod(slot, problem.page_size)
-                at = (page, place) if problem.layout == "nhd" else (page, slice(None), place)
-                made[name][at] = whole[name][at]
+            measured = (f"{side}_scale",) if problem.scale_scope == "token" else ()
+            for name in (f"{side}_cache", *measured):
+                made[name] = before[name].copy()
+                if 0 <= slot < problem.capacity:
+                    page, place = divmod(slot, problem.page_size)
+                    at = (page, place) if problem.layout == "nhd" else (page, slice(None), place)
+                    made[name][at] = whole[name][at]
         return made
 
 
@@ -132,8 +134,8 @@ class Case:
         shape = self.problem.scale_shape
         if self.scales != "fitting":
             return inputs.make(self.scales, shape, "float32", seed)
-        steps = field(hashed(seed, shape[0]), 9, 10).astype(np.float32)
-        return np.asarray(steps * np.float32(2.0**-14) + np.float32(2.0**-8))
+        steps = field(hashed(seed, math.prod(shape)), 9, 10).astype(np.float32)
+        return np.asarray(steps * np.float32(2.0**-14) + np.float32(2.0**-8)).reshape(shape)
 
     def inputs(self) -> Arrays:
         """Tokens, their slots, a cache of any bytes, and scales."""
@@ -184,7 +186,7 @@ def cases(
             value,
             chooser.pick(("nhd", "hnd")),
             cache,
-            cache and chooser.pick(("tensor", "head")),
+            cache and SCOPES[(seed // 12 + seed // 4 + seed % 4) % len(SCOPES)],
         )
         turn = seed + seed // 12
         kind, data = KINDS[(turn + seed // 8) % len(KINDS)], DATA[turn % len(DATA)]

@@ -61,8 +61,10 @@ class Problem:
         return (self.pages, *(axes if self.layout == "nhd" else axes[::-1]), self.sides[side])
 
     @property
-    def scale_shape(self) -> tuple[int]:
-        """One for all, or one for each head."""
+    def scale_shape(self) -> tuple[int, ...]:
+        """One for all, one for each head, or one for each head of a slot."""
+        if self.scale_scope == "token":
+            return self.cache_shape("key")[:-1]
         return (self.key_shape[1] if self.scale_scope == "head" else 1,)
 
     @cached_property
@@ -73,12 +75,21 @@ class Problem:
         return ",".join([shape, *(f"{name}={value}" for name, value in told.items())])
 
 
+def measured(problem: Problem, heads: Array) -> Array:
+    """The scale of each head of a token."""
+    x = np.abs(heads.astype(F32))
+    peak = np.max(x, axis=-1, initial=0)
+    _, largest = ranges_of(problem.stored_dtype, "symmetric")
+    step = np.maximum(peak / F32(largest), np.finfo(F32).smallest_normal)
+    return np.where(np.isfinite(peak), np.where(peak == 0, F32(1), step), F32(np.nan)).astype(F32)
+
+
 def stored(problem: Problem, heads: Array, scale: Array | None) -> Array:
     """What the cache holds of keys or values."""
     if scale is None:
         return heads
     dtype = problem.stored_dtype
-    quotients = np.asarray(heads.astype(F32) / scale[:, None])
+    quotients = np.asarray(heads.astype(F32) / scale[..., None])
     bounds = ranges_of(dtype, "symmetric")
     if dtype in FLOATS:
         return float8_codes(quotients, bounds, dtype, "propagate").view(STORAGE[dtype])
@@ -91,11 +102,16 @@ def kv_cache_append(problem: Problem, given: Arrays) -> Arrays:
     slot = given["slot"]
     outputs = {"invalid": np.array([np.count_nonzero(slot >= problem.capacity)], np.int64)}
     for side in problem.sides:
-        cache = given[f"{side}_cache"].copy()
-        by_place = cache if problem.layout == "nhd" else cache.swapaxes(1, 2)
-        codes = stored(problem, given[side], given.get(f"{side}_scale"))
-        for token in np.flatnonzero((slot >= 0) & (slot < problem.capacity)):
-            page, place = divmod(int(slot[token]), problem.page_size)
-            by_place[page, place] = codes[token]
-        outputs[f"{side}_cache"] = cache
+        scale, made = given.get(f"{side}_scale"), {}
+        if problem.scale_scope == "token":
+            scale = measured(problem, given[side])
+            made[f"{side}_scale"] = scale
+        made[f"{side}_cache"] = stored(problem, given[side], scale)
+        for name, of_tokens in made.items():
+            outputs[name] = given[name].copy()
+            pages = outputs[name]
+            by_place = pages if problem.layout == "nhd" else pages.swapaxes(1, 2)
+            for token in np.flatnonzero((slot >= 0) & (slot < problem.capacity)):
+                page, place = divmod(int(slot[token]), problem.page_size)
+                by_place[page, place] = of_tokens[token]
     return outputs

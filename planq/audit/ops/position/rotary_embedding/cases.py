@@ -39,6 +39,8 @@ SIZES: tuple[tuple[tuple[int, int, int], int | None, int | None], ...] = (
     ((600, 5, 64), 2, 48),
     ((9001, 1, 16), None, 8),
     ((17, 16, 256), 16, 64),
+    ((5, 3, 128), 1, 64),
+    ((3, 2, 256), 1, 64),
 )
 EMPTY: tuple[tuple[tuple[int, int, int], int | None, int | None], ...] = (
     ((0, 4, 64), 2, None),

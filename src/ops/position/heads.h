@@ -3,10 +3,11 @@
 
 #include <cstdint>
 
+#include "core/operands.h"
 #include "core/scalar.h"
 #include "math/formats.h"
 #include "math/functions.h"
-#include "ops/position/rotary_embedding/desc.h"
+#include "ops/position/vocabulary.h"
 
 namespace planq::math {
 
@@ -20,7 +21,9 @@ PLANQ_HD TurnedPair turned(float a, float b, float cosine, float sine) {
 
 }  // namespace planq::math
 
-namespace planq::rotary_embedding {
+namespace planq::position {
+
+inline constexpr std::int64_t kMostColumns = 1024;
 
 // Heads of a tensor; strides are in elements.
 struct Tensor {
@@ -31,6 +34,11 @@ struct Tensor {
   Tensor() = default;
   Tensor(const OperandView& view, const OperandView& own_weight)
       : data(view.data), token(view.strides[0]), head(view.strides[1]), weight(own_weight.data) {}
+};
+
+// What a call has of heads and their positions. Weights without data: there is no norm.
+struct HeadOperands {
+  const OperandView &query, &key, &cos_sin, &position, &query_weight, &key_weight, &eps;
 };
 
 // Heads are numbered token by token: first those of the query, then those of the key.
@@ -44,14 +52,14 @@ struct Heads {
   DType weight_dtype;
   bool is_wide, is_interleaved;
 
-  explicit Heads(const Call& call)
-      : query(call.operands[kQuery], call.operands[kQueryWeight]),
-        table(static_cast<const float*>(call.operands[kCosSin].data)),
-        positions(call.operands[kPosition].data),
-        eps(real_of(call.operands[kEps])),
-        table_row(call.operands[kCosSin].strides[0]) {
-    const Fields& f = call.fields<Fields>();
-    if (f.key_heads > 0) key = {call.operands[kKey], call.operands[kKeyWeight]};
+  template <class Fields>
+  Heads(const Fields& f, const HeadOperands& own)
+      : query(own.query, own.query_weight),
+        table(static_cast<const float*>(own.cos_sin.data)),
+        positions(own.position.data),
+        eps(real_of(own.eps)),
+        table_row(own.cos_sin.strides[0]) {
+    if (f.key_heads > 0) key = {own.key, own.key_weight};
     tokens = f.query_shape[0];
     query_heads = f.query_shape[1];
     of_token = query_heads + f.key_heads;
@@ -86,4 +94,4 @@ struct Heads {
   }
 };
 
-}  // namespace planq::rotary_embedding
+}  // namespace planq::position

@@ -1,0 +1,1 @@
+"""References and cases of rotary_kv_cache_append."""

@@ -1,0 +1,5 @@
+// rotary_kv_cache_append on CUDA in one launch, of float32.
+#define PLANQ_ELEMENT Float32
+#include "ops/kv_cache/rotary_kv_cache_append/cuda.cuh"
+
+PLANQ_KERNELS(rotary_kv_cache_append, cuda_f32, kKernels);
