@@ -327,9 +327,9 @@ class Case:
     @property
     def input_bytes(self) -> int:
         """Bytes of everything read."""
-        return sum(spec.nbytes for name, spec in self.operands.items() if self.reads(name))
+        return sum(spec.nbytes for name, spec in self.operands.items() if self.is_read(name))
 
-    def reads(self, name: str) -> bool:
+    def is_read(self, name: str) -> bool:
         """Whether an operand is read."""
         overwritten = (self.descriptor.operator, name) in _OVERWRITTEN
         return self.operands[name].role != "output" and not overwritten

@@ -249,7 +249,7 @@ class Workload:
     def _start(self, operands: Operands) -> None:
         """Writes what is updated in place, where it is read."""
         for name, spec in self.case.operands.items():
-            if spec.role == "inout" and self.case.reads(name):
+            if spec.role == "inout" and self.case.is_read(name):
                 for values in tensors_of(operands[name]):
                     fill_state(values, name)
 

@@ -15,8 +15,8 @@
 
 namespace planq::kv_cache {
 
-// Tokens of a block at most. With a block for each of twice as many as run at a time, every block
-// reads each slot once up to about a million tokens; beyond that there are more blocks.
+// Tokens of a block at most. Up to about a million tokens there are no more blocks than run at a
+// time, whatever the number of tokens, and each reads every slot at most once; then there are more.
 inline constexpr int kMostTokens = 4096;
 // Slots of later tokens that a thread has under way.
 inline constexpr int kSlots = 8;
