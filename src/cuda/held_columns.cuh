@@ -43,15 +43,23 @@ __device__ __forceinline__ HeldColumns<kPasses, kEach> held_columns(int lanes, i
   return {(thread / kWarp * kPasses * kWarp + thread % kWarp) * kEach, length};
 }
 
-// Neighbours as numbers, or -0 in the place of each, which adds nothing to a sum.
-template <class T, int kEach>
-__device__ __forceinline__ void read_neighbours(const T* from, bool has, float (&to)[kEach]) {
-  Neighbours<T, kEach> read;
+// Columns as numbers, all of them under way before the first is looked at. Where there is no
+// column, elements are -0, which adds nothing to a sum.
+template <class T, int kPasses, int kEach>
+__device__ __forceinline__ void read_columns(const T* from,
+                                             const HeldColumns<kPasses, kEach>& columns,
+                                             float (&to)[kPasses][kEach]) {
+  Neighbours<T, kEach> read[kPasses];
 #pragma unroll
-  for (T& each : read.each) each = math::narrowed<T>(-0.0f);
-  if (has) read.load(from);
+  for (int p = 0; p < kPasses; ++p) {
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) to[i] = math::widened(read.each[i]);
+    for (T& each : read[p].each) each = math::narrowed<T>(-0.0f);
+    if (columns.has(p)) read[p].load(from + columns.at(p));
+  }
+#pragma unroll
+  for (int p = 0; p < kPasses; ++p)
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) to[p][i] = math::widened(read[p].each[i]);
 }
 
 // Columns as they lie in memory: what is loaded before anything is looked at, so that all loads of
@@ -72,27 +80,20 @@ struct RawColumns {
       if (known && columns.has(p)) load_pass<kSize>(from, offset + columns.at(p), words[p]);
     }
   }
-  // The columns of one pass as numbers; `from` and `offset` as they were given to load().
+  // As numbers; `from`: where they are, of the type that load() was given.
   template <class T>
-  __device__ __forceinline__ void widen(int pass, const void* from, std::int64_t offset,
-                                        const HeldColumns<kPasses, kEach>& columns,
-                                        float (&to)[kEach]) const {
-    constexpr int kOwn = static_cast<int>(sizeof(T));
-    std::uint32_t own[kEach * kOwn / 4];
-    if constexpr (kOwn == kSize) {
-      memcpy(own, words[pass], sizeof own);
-    } else {
+  __device__ __forceinline__ void widen(const T* from, const HeldColumns<kPasses, kEach>& columns,
+                                        float (&to)[kPasses][kEach]) const {
+    if constexpr (sizeof(T) != kSize) return read_columns(from, columns, to);
 #pragma unroll
-      for (std::uint32_t& word : own) word = kOwn == 4 ? 0x80000000u : 0x80008000u;
-      if (columns.has(pass)) load_pass<kOwn>(from, offset + columns.at(pass), own);
-    }
+    for (int p = 0; p < kPasses; ++p)
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      if constexpr (kOwn == 2)
-        to[i] = of_pair<T>(own[i / 2], i % 2);
-      else
-        to[i] = __uint_as_float(own[i]);
-    }
+      for (int i = 0; i < kEach; ++i) {
+        if constexpr (sizeof(T) == 2)
+          to[p][i] = of_pair<T>(words[p][i / 2], i % 2);
+        else
+          to[p][i] = __uint_as_float(words[p][i]);
+      }
   }
 
  private:

@@ -96,53 +96,60 @@ template <int kPasses>
 constexpr bool kReadsEarly = kPasses == 1;
 
 // What a row is made of, on its way.
-template <int kPasses>
 struct RawRow {
-  RawColumns<kPasses> input, residual;
+  RawColumns<1> input, residual, weight;
 
   __device__ __forceinline__ RawRow(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
-                                    const Columns<kPasses>& columns) {
+                                    const Columns<1>& columns) {
     input.load(args.input, at.at[kInputPlace], cuda::kElement, columns);
-    if (kReadsEarly<kPasses> && args.residual)
+    if (args.residual)
       residual.load(args.residual, at.at[kResidualPlace], args.residual_dtype, columns);
+    weight.load(args.weight, 0, args.weight_dtype, columns);
   }
 };
 
-// The row, with the residual added and stored.
+// The row, with the residual added and stored, and the weights if they are read early.
 template <int kPasses>
-__device__ __forceinline__ void make_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
-                                         const Columns<kPasses>& columns,
-                                         const RawRow<kPasses>& raw, float (&x)[kPasses][kEach]) {
+__device__ __forceinline__ void read_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
+                                         const Columns<kPasses>& columns, RawColumns<1>& weight,
+                                         float (&x)[kPasses][kEach]) {
+  const auto with_residual = [&](const auto& read) {
+    if (!args.residual) return;
+    cuda::with_float(args.residual_dtype, [&](auto type) {
+      auto* const residual = static_cast<decltype(type)*>(args.residual) + at.at[kResidualPlace];
+      float other[kPasses][kEach];
+      read(residual, other);
 #pragma unroll
-  for (int p = 0; p < kPasses; ++p)
-    raw.input.template widen<Element>(p, args.input, at.at[kInputPlace], columns, x[p]);
-  if (!args.residual) return;
-  cuda::with_float(args.residual_dtype, [&](auto type) {
-    using T = decltype(type);
+      for (int p = 0; p < kPasses; ++p)
 #pragma unroll
-    for (int p = 0; p < kPasses; ++p) {
-      float other[kEach];
-      if constexpr (kReadsEarly<kPasses>)
-        raw.residual.template widen<T>(p, args.residual, at.at[kResidualPlace], columns, other);
-      else
-        cuda::read_neighbours(
-            static_cast<const T*>(args.residual) + at.at[kResidualPlace] + columns.at(p),
-            columns.has(p), other);
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[i];
-    }
-    keep(columns, static_cast<T*>(args.residual) + at.at[kResidualPlace], x);
-  });
+        for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[p][i];
+      keep(columns, residual, x);
+    });
+  };
+  if constexpr (kReadsEarly<kPasses>) {
+    const RawRow raw(args, at, columns);
+    weight = raw.weight;
+    raw.input.widen(args.input + at.at[kInputPlace], columns, x);
+    with_residual([&](const auto* from, auto& to) { raw.residual.widen(from, columns, to); });
+  } else {
+    cuda::read_columns(args.input + at.at[kInputPlace], columns, x);
+    with_residual([&](const auto* from, auto& to) { cuda::read_columns(from, columns, to); });
+  }
 }
 
 // What the columns of a pass are multiplied by.
-__device__ __forceinline__ void make_weights(const RowArgs& args, const Columns<1>& columns,
-                                             const RawColumns<1>& raw, float (&w)[kEach]) {
+template <int kPasses>
+__device__ __forceinline__ void read_weights(const RowArgs& args, const Columns<1>& columns,
+                                             const RawColumns<1>& raw, float (&w)[1][kEach]) {
   cuda::with_float(args.weight_dtype, [&](auto type) {
-    raw.template widen<decltype(type)>(0, args.weight, 0, columns, w);
+    const auto* const from = static_cast<const decltype(type)*>(args.weight);
+    if constexpr (kReadsEarly<kPasses>)
+      raw.widen(from, columns, w);
+    else
+      cuda::read_columns(from, columns, w);
   });
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) w[i] = w[i] + args.weight_offset;
+  for (int i = 0; i < kEach; ++i) w[0][i] = w[0][i] + args.weight_offset;
 }
 
 // The sum of term(element) over a row.
@@ -165,27 +172,24 @@ __device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPa
 // One pass of a row: distances from the mean, divided and multiplied by the weight.
 template <bool kCentred, int kPasses>
 __device__ __forceinline__ void scale_pass(const RowArgs& args, const Columns<1>& columns,
-                                           float mean, float factor, RawColumns<1>& weights,
+                                           float mean, float factor, const RawColumns<1>& weight,
                                            float (&x)[kEach]) {
-  RawColumns<1> biases;
-  if constexpr (!kReadsEarly<kPasses>) weights.load(args.weight, 0, args.weight_dtype, columns);
-  if (kCentred && args.bias) biases.load(args.bias, 0, args.bias_dtype, columns);
 #pragma unroll
   for (int i = 0; i < kEach; ++i) x[i] = math::normalized(x[i], mean, factor);
   if (!kCentred && args.round_before_weight) cuda::round_neighbours<Element>(x);
-  float w[kEach];
-  make_weights(args, columns, weights, w);
-  if (!kCentred || !args.bias) {
+  float w[1][kEach];
+  read_weights<kPasses>(args, columns, weight, w);
+  if (kCentred && args.bias) {
+    float bias[1][kEach];
+    cuda::with_float(args.bias_dtype, [&](auto type) {
+      cuda::read_columns(static_cast<const decltype(type)*>(args.bias), columns, bias);
+    });
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) x[i] = x[i] * w[i];
-    return;
+    for (int i = 0; i < kEach; ++i) x[i] = __fmaf_rn(x[i], w[0][i], bias[0][i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[i] = x[i] * w[0][i];
   }
-  float bias[kEach];
-  cuda::with_float(args.bias_dtype, [&](auto type) {
-    biases.template widen<decltype(type)>(0, args.bias, 0, columns, bias);
-  });
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) x[i] = __fmaf_rn(x[i], w[i], bias[i]);
 }
 
 // --- What becomes of a row of results ------------------------------------------------------------
@@ -263,11 +267,8 @@ __global__ void __launch_bounds__(kThreads,
        row += int64_t{gridDim.x} * teams) {
     const auto at = args.layout.offsets(row);
     float x[kPasses][kEach], mean = 0;
-    RawColumns<1> weights;
-    const RawRow<kPasses> raw(args, at, columns);
-    if constexpr (kReadsEarly<kPasses>)
-      weights.load(args.weight, 0, args.weight_dtype, columns.pass(0));
-    make_row(args, at, columns, raw, x);
+    RawColumns<1> weight;
+    read_row(args, at, columns, weight, x);
     const auto eps = static_cast<float>(args.eps.get());
     if constexpr (kCentred)
       mean = held_sum(args, columns, x, shared[0], [](float own) { return own; }) /
@@ -277,7 +278,7 @@ __global__ void __launch_bounds__(kThreads,
     const float factor = math::norm_factor(squares, args.length, eps);
 #pragma unroll
     for (int p = 0; p < kPasses; ++p)
-      scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, weights, x[p]);
+      scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, weight, x[p]);
     End::finish(args, row, at.at[kOutputPlace], columns, x);
     if (args.lanes > kWarp) __syncthreads();  // the sums have been read
   }
