@@ -19,7 +19,7 @@ from harness.native.native import ONE_PASS_FORMS, Native, RowPointers, StreamSha
 
 INPUT_ARENA: Final = 4 << 30
 OUTPUT_ARENA: Final = 3 << 30
-PARAMETER_ARENA: Final = 64 << 20
+PARAMETER_ARENA: Final = 256 << 20
 TILE_SLACK: Final = 1 << 19  # bytes that the last tile of the streaming kernel may go further
 MOST_STREAMED: Final = 3 << 30  # bytes in: more have the same rate, and no room
 GRAPH_BELOW: Final = 200e-6  # seconds: longer launches need no graph, a few in a row fill a sample
