@@ -84,16 +84,19 @@ struct RawColumns {
   template <class T>
   __device__ __forceinline__ void widen(const T* from, const HeldColumns<kPasses, kEach>& columns,
                                         float (&to)[kPasses][kEach]) const {
-    if constexpr (sizeof(T) != kSize) return read_columns(from, columns, to);
+    if constexpr (sizeof(T) != kSize) {
+      read_columns(from, columns, to);
+    } else {
 #pragma unroll
-    for (int p = 0; p < kPasses; ++p)
+      for (int p = 0; p < kPasses; ++p)
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        if constexpr (sizeof(T) == 2)
-          to[p][i] = of_pair<T>(words[p][i / 2], i % 2);
-        else
-          to[p][i] = __uint_as_float(words[p][i]);
-      }
+        for (int i = 0; i < kEach; ++i) {
+          if constexpr (sizeof(T) == 2)
+            to[p][i] = of_pair<T>(words[p][i / 2], i % 2);
+          else
+            to[p][i] = __uint_as_float(words[p][i]);
+        }
+    }
   }
 
  private:
