@@ -12,6 +12,7 @@ import pytest
 import planq
 from planq.audit.dims import SHAPES
 from planq.audit.operators import OPERATORS, name_of
+from planq.audit.ops.affine.quantized_output import FLOATING
 from planq.audit.reference.formats import STORAGE
 from planq.audit.runner import places
 
@@ -27,7 +28,8 @@ Fields = dict[str, Any]
 def finest(fields: Fields) -> Fields:
     """The same with as many parameters as there can be."""
     own: Fields = {}
-    if "scope" in fields and fields.get("convention", "planq") == "planq":
+    floating = "also_output" in fields and fields["output_dtype"] in FLOATING
+    if "scope" in fields and not floating and fields.get("convention", "planq") == "planq":
         own["scope"] = {"kind": "group", "axis": len(fields["shape"]) - 1, "size": 1}
     for size in ("block_size", "nested_block_size"):
         if fields.get(size) is not None:
@@ -116,6 +118,8 @@ def test_no_workspace_wraps(operator: str) -> None:
                 for name in takes:
                     at = {SMALL: small[name].workspace, DOUBLE: double[name].workspace}
                     wanted, candidate = extrapolated(at.__getitem__, count), found[name]
+                    if wanted > MOST and "takes its part" in candidate.reason:
+                        continue  # what is too large is the workspace of a part
                     if wanted > MOST:
                         assert candidate.reason_kind == "shape", (name, count)
                         assert "2^63 - 1 bytes of workspace" in candidate.reason

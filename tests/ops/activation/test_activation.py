@@ -180,7 +180,7 @@ def test_what_is_refused() -> None:
     own: dict[str, Any] = {"shape": (4, 8), "function": "silu", "input_dtype": "float32"}
     for wrong in (
         {"input_dtype": "float64"},
-        {"output_dtype": "int8"},
+        {"output_dtype": "int32"},
         {"function": "tanh"},
         {"layout": "separate"},
         {"shape": ()},

@@ -39,8 +39,10 @@ class NormTests:
 
     def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
         """The problem with `count` elements: rows are not so long."""
-        del fields
-        return {"shape": [count // 64, 64]}
+        scope = fields["scope"]
+        if scope["kind"] in ("group", "channel"):
+            scope = {**scope, "axis": 1}
+        return {"shape": [count // 64, 64], "scope": scope}
 
     def math(self, problem: Hashable) -> planq.MathPrecision:
         """What everything is computed in."""

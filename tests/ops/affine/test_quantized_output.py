@@ -1,0 +1,117 @@
+"""Codes that other operators leave: what is refused, and that the plans apart have the bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planq
+import planq.memory
+
+SHARED: dict[str, Any] = {"shape": (3, 64), "input_dtype": "float32"}
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "rms_norm": (planq.RmsNormDescriptor, {"weight_dtype": "float32"}),
+    "layer_norm": (planq.LayerNormDescriptor, {"weight_dtype": "float32"}),
+    "activation": (planq.ActivationDescriptor, {"function": "silu"}),
+}
+ARGS = {
+    "rms_norm": planq.RmsNormArgs,
+    "layer_norm": planq.LayerNormArgs,
+    "activation": planq.ActivationArgs,
+}
+every = pytest.mark.parametrize("name", KINDS)
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"output_dtype": "float16", "mode": "asymmetric"}, "mode: goes with an output_dtype of codes"),
+    ({"output_dtype": None, "also_output": True}, "also_output: goes with"),
+    ({"output_dtype": "float32", "q_max": 100.0}, "q_max: goes with"),
+    ({"output_dtype": "int32"}, "output_dtype"),
+    ({"norm_dtype": "float64"}, "norm_dtype"),
+    ({"norm_dtype": "int8"}, "norm_dtype"),
+    ({"scope": planq.Scope.tensor()}, "scope: expected tokens or groups along the last axis"),
+    ({"scope": planq.Scope.channel(-1)}, "scope: expected tokens or groups"),
+    ({"scope": planq.Scope.group(32, 0)}, "scope: expected tokens or groups"),
+    ({"convention": "ggml", "scope": planq.Scope.group(32, -1)}, "convention: expected planq,"),
+    ({"convention": "nvfp4"}, "output_dtype"),
+    ({"output_dtype": "uint8"}, "mode: a symmetric range needs a signed output_dtype"),
+    ({"mode": "asymmetric", "output_dtype": "float8_e4m3fn"}, "mode: an asymmetric range"),
+    ({"q_max": 128.0}, "q_max: expected a value"),
+    ({"scale_given": True, "include_zero": False}, "include_zero: goes with scales that are"),
+    ({"scale_given": True, "convention": "compressed_tensors"}, "convention: expected planq where"),
+)
+
+
+def described(name: str, **changes: Any) -> planq.Descriptor:
+    """The operator with codes of int8, but for these fields."""
+    kind, own = KINDS[name]
+    made: planq.Descriptor = kind(**SHARED | own | {"output_dtype": "int8"} | changes)
+    return made
+
+
+@every
+@pytest.mark.parametrize(("changes", "words"), REFUSED)
+def test_what_is_refused(name: str, changes: dict[str, Any], words: str) -> None:
+    """With the field's own name, and what was expected."""
+    with pytest.raises(planq.DescriptorError) as raised:
+        described(name, **changes)
+    assert words in str(raised.value)
+
+
+def operands(name: str, rng: np.random.Generator) -> dict[str, Any]:
+    """Inputs of the operator, and memory of its codes."""
+    given: dict[str, Any] = {"input": rng.standard_normal((3, 64)).astype(np.float32)}
+    if name != "activation":
+        given |= {"weight": np.ones(64, np.float32), "eps": 1e-5}
+    return given | {"output": np.zeros((3, 64), np.int8), "scale": np.zeros(3, np.float32)}
+
+
+def run(desc: planq.Descriptor, args: Any) -> None:
+    """By the host."""
+    plan = planq.Plan.select(planq.HOST, desc)
+    size = plan.workspace_size()
+    plan.run(planq.HOST, planq.memory.empty(planq.HOST, (size,), "uint8") if size else None, args)
+
+
+@every
+@pytest.mark.parametrize("operand", ["scale", "floating_output"])
+def test_operands_that_codes_need_are_asked_for(name: str, operand: str) -> None:
+    """A missing one has its name in the error, and nothing is written."""
+    desc = described(name, also_output=True)
+    given = operands(name, np.random.default_rng(1))
+    given |= {"floating_output": np.zeros((3, 64), np.float32)}
+    with pytest.raises(planq.ArgumentError) as raised:
+        run(desc, ARGS[name](**given | {operand: None}))
+    assert raised.value.operand == operand
+    assert not given["output"].any()
+
+
+@every
+def test_codes_may_not_lie_over_the_input(name: str) -> None:
+    """They have another size: a norm's floating output may."""
+    given = operands(name, np.random.default_rng(2))
+    given["output"] = given["input"].view(np.int8)[:, :64]
+    before = given["input"].copy()
+    with pytest.raises(planq.ArgumentError) as raised:
+        run(described(name), ARGS[name](**given))
+    assert raised.value.operand == "output"
+    assert np.array_equal(given["input"], before)
+
+
+@every
+def test_one_plan_has_the_bits_of_two(name: str) -> None:
+    """The plan of the codes, and those that it stands for, through the library alone."""
+    given = operands(name, np.random.default_rng(3))
+    floating = np.zeros((3, 64), np.float32)
+    run(described(name, also_output=True), ARGS[name](**given, floating_output=floating))
+    first = {n: v for n, v in given.items() if n not in ("output", "scale")}
+    apart, codes, scale = np.zeros_like(floating), np.zeros((3, 64), np.int8), np.zeros(3)
+    run(described(name, output_dtype="float32"), ARGS[name](**first, output=apart))
+    scale = scale.astype(np.float32)
+    run(
+        planq.DynamicRangeQuantizeDescriptor(**SHARED, output_dtype="int8"),
+        planq.DynamicRangeQuantizeArgs(input=apart, output=codes, scale=scale),
+    )
+    assert np.array_equal(apart, floating)
+    assert np.array_equal(codes, given["output"])
+    assert np.array_equal(scale, given["scale"])
