@@ -104,12 +104,13 @@ def test_rows_have_the_bits_of_the_reference(
 @pytest.mark.parametrize("multiprocessors", [1, 1000])
 @pytest.mark.parametrize("past", [0, 1, 8])
 @pytest.mark.parametrize("tests", [RMS, LAYER], ids=["rms_norm", "layer_norm"])
+@pytest.mark.parametrize("kernels", ["bfloat16"], indirect=True)
 def test_codes_have_the_bits_of_the_reference(
     kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int, multiprocessors: int
 ) -> None:
     """Of rows that are held, and of those that are made again."""
     own = [c for c in tests.cases() if is_coded(c.problem) and c.size <= 2 * MOST]
     fused = [c for c in own if c.problem.input_dtype == kernels[0] and is_fused(c.problem)]
-    assert kernels[0] == "float32" or len(fused) >= 10
-    for case in fused if kernels[0] != "float32" else ():
+    assert len(fused) >= 10
+    for case in fused:
         check(kernels[1], tests, case, past, multiprocessors)
