@@ -42,7 +42,8 @@ const Field& PartMaker::find(const Operator& op, std::string_view field) const {
 
 void PartMaker::write(std::string_view name, FieldKind kind, const void* value, std::size_t size) {
   const Field& field = find(*part_.op, name);
-  require(field.kind == kind && field.size == size, name);
+  const bool count = field.kind == FieldKind::Count && kind == FieldKind::Integer;
+  require((field.kind == kind || count) && field.size == size, name);
   std::memcpy(part_.storage.data() + field.offset, value, size);
 }
 

@@ -25,6 +25,7 @@ class PartMaker {
  public:
   PartMaker(const Descriptor& whole, std::string_view op);
 
+  // An integer may be a count, of which 0 is none.
   template <class T>
   PartMaker& set(std::string_view field, const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -92,12 +92,13 @@ Fault resolve(const Descriptor& descriptor, const Shape& shape, DType input_dtyp
 struct CodeOperands {
   const OperandView &output, &scale, &zero_point, &inverse_tensor_scale, &floating;
 
-  CodeOperands(const Operands& all, int at)
-      : output(all[static_cast<std::size_t>(at)]),
-        scale((&output)[1]),
-        zero_point((&output)[2]),
-        inverse_tensor_scale((&output)[3]),
-        floating((&output)[4]) {}
+  // `at`: where the output is.
+  CodeOperands(const Operands& all, std::size_t at)
+      : output(all[at]),
+        scale(all[at + 1]),
+        zero_point(all[at + 2]),
+        inverse_tensor_scale(all[at + 3]),
+        floating(all[at + 4]) {}
 };
 
 // --- Kernels of parts ----------------------------------------------------------------------------

@@ -1,10 +1,6 @@
 #include "ops/kv_cache/rotary_kv_cache_append/desc.h"
 
-#include <cstring>
-#include <initializer_list>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include "core/checks.h"
 #include "core/rows.h"
@@ -30,49 +26,33 @@ Fault resolve(Descriptor& descriptor) {
   return fault;
 }
 
-// Sets the counts of a part's descriptor, which a PartMaker has left at None, and asks the part
-// again.
-struct CountField {
-  std::string_view name;
-  std::int64_t count;
-};
-Descriptor with_counts(Descriptor part, std::initializer_list<CountField> counts, Fault& fault) {
-  if (!fault.ok()) return part;
-  for (const CountField& own : counts)
-    for (const Field& field : part.op->fields)
-      if (field.name == own.name)
-        std::memcpy(part.storage.data() + field.offset, &own.count, sizeof own.count);
-  fault = part.op->resolve(part);
-  return part;
-}
-
 Descriptor turn(const Descriptor& whole, Fault& fault) {
   const Fields& f = whole.as<Fields>();
-  Descriptor part = PartMaker(whole, "rotary_embedding")
-                        .set_shape("query_shape", "query_shape")
-                        .set("pairs", f.pairs)
-                        .set("dtype", f.dtype)
-                        .set("position_dtype", f.position_dtype)
-                        .set("max_position", f.max_position)
-                        .set("norm_weight_dtype", f.norm_weight_dtype)
-                        .make(fault);
-  return with_counts(std::move(part), {{"key_heads", f.key_heads}, {"rotary_dim", f.rotary_dim}},
-                     fault);
+  return PartMaker(whole, "rotary_embedding")
+      .set_shape("query_shape", "query_shape")
+      .set("key_heads", f.key_heads)
+      .set("rotary_dim", f.rotary_dim)
+      .set("pairs", f.pairs)
+      .set("dtype", f.dtype)
+      .set("position_dtype", f.position_dtype)
+      .set("max_position", f.max_position)
+      .set("norm_weight_dtype", f.norm_weight_dtype)
+      .make(fault);
 }
 
 Descriptor append(const Descriptor& whole, Fault& fault) {
   const Fields& f = whole.as<Fields>();
-  Descriptor part = PartMaker(whole, "kv_cache_append")
-                        .set_shape("key_shape", "query_shape")  // whose tokens may be a Dim
-                        .set("key_shape", f.key_shape())
-                        .set("pages", f.pages)
-                        .set("page_size", f.page_size)
-                        .set("layout", f.layout)
-                        .set("input_dtype", f.dtype)
-                        .set("cache_dtype", f.cache_dtype)
-                        .set("scale_scope", f.scale_scope)
-                        .make(fault);
-  return with_counts(std::move(part), {{"value_dim", f.value_dim}}, fault);
+  return PartMaker(whole, "kv_cache_append")
+      .set_shape("key_shape", "query_shape")  // whose tokens may be a Dim
+      .set("key_shape", f.key_shape())
+      .set("value_dim", f.value_dim)
+      .set("pages", f.pages)
+      .set("page_size", f.page_size)
+      .set("layout", f.layout)
+      .set("input_dtype", f.dtype)
+      .set("cache_dtype", f.cache_dtype)
+      .set("scale_scope", f.scale_scope)
+      .make(fault);
 }
 
 // A part's fault, with the name that the field has here. What is wrong with the shape of a key was
