@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ GATE = planq.ActivationDescriptor(
 )
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 @pytest.mark.parametrize("code", ["bfloat16", "int8", "float8_e4m3fn"])
 @pytest.mark.parametrize("desc", [NORM, GATE], ids=["norm", "gate"])
 def test_kernels_of_triton_compute_the_formula(desc: Any, code: str) -> None:

@@ -57,7 +57,9 @@ class ActivationDescriptor(Descriptor):
         HALVES_UP_FIRST ``input[..., H:]``, of INTERLEAVED ``input[..., ::2]``.
 
     Workspace:
-        None without codes, and for most codes; ``plan.workspace_size()`` says.
+        None without codes. With codes, a kernel of parts, as the host has it, holds the floating
+        results there; ``plan.workspace_size()`` says. On CUDA, those of float16 and bfloat16 that
+        are not rounded to another ``norm_dtype`` need none for most codes.
 
     Guarantee:
         Every kernel is BIT_EXACT and batch-invariant.

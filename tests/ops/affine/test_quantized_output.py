@@ -99,6 +99,16 @@ def test_codes_may_not_lie_over_the_input(name: str) -> None:
 
 
 @every
+def test_the_workspace_is_the_floating_results(name: str) -> None:
+    """Of a kernel of parts, unless they are an output; without codes there is none."""
+    plans = [
+        planq.Plan.select(planq.HOST, described(name, **changes))
+        for changes in ({}, {"also_output": True}, {"output_dtype": "float32"})
+    ]
+    assert [plan.workspace_size() for plan in plans] == [3 * 64 * 4, 0, 0]
+
+
+@every
 def test_one_plan_has_the_bits_of_two(name: str) -> None:
     """The plan of the codes, and those that it stands for, through the library alone."""
     given = operands(name, np.random.default_rng(3))
