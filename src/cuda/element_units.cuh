@@ -85,14 +85,10 @@ __device__ __forceinline__ Unit unit_of(const ElementUnits& units, std::int64_t 
 
 // --- Elements of a unit in registers -------------------------------------------------------------
 
+// Elements that are read once and written once.
 template <class T, int kCount>
-inline constexpr int kWords = (kCount * static_cast<int>(sizeof(T)) + 3) / 4;
-
-// Elements as they lie in memory: two of 16 bits, or one of 32, in a word.
-template <class T, int kCount>
-struct UnitElements {
-  static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  std::uint32_t words[kWords<T, kCount>];
+struct UnitElements : Packed<T, kCount> {
+  using Packed<T, kCount>::kBytes, Packed<T, kCount>::words;
 
   // All of them, from an address that is aligned to so many bytes.
   __device__ __forceinline__ void load_whole(const T* from) {
@@ -127,18 +123,6 @@ struct UnitElements {
       else
         words[i] = bits;
     }
-  }
-
-  __device__ __forceinline__ float operator[](int i) const {
-    if constexpr (sizeof(T) == 2)
-      return of_pair<T>(words[i / 2], i % 2);
-    else
-      return __uint_as_float(words[i]);
-  }
-
-  // Rounds each number once. A NaN becomes the canonical one.
-  __device__ __forceinline__ void narrow(const float (&values)[kCount]) {
-    narrow_words<T>(values, words);
   }
 
   __device__ __forceinline__ void store_whole(T* to) const {
@@ -177,11 +161,11 @@ struct UnitArgs {
   int each;              // units of a thread
 };
 
-template <class Op>
-__global__ void __launch_bounds__(kUnitThreads)
-    element_units(const __grid_constant__ UnitArgs<Op> args) {
+// All units by blocks of so many threads.
+template <int kThreads, class Op>
+__device__ __forceinline__ void walk_units(const UnitArgs<Op>& args, const Op& op) {
   const std::int64_t stride = args.threads * args.each;
-  std::int64_t first = (std::int64_t{blockIdx.x} * args.each) * kUnitThreads + threadIdx.x;
+  std::int64_t first = (std::int64_t{blockIdx.x} * args.each) * kThreads + threadIdx.x;
 #pragma unroll 1
   for (; first < args.units.count; first += stride) {
     Unit units[kUnits];
@@ -189,16 +173,34 @@ __global__ void __launch_bounds__(kUnitThreads)
     typename Op::Loaded loaded[kUnits];
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
-      const std::int64_t own = first + i * kUnitThreads;
+      const std::int64_t own = first + i * kThreads;
       has[i] = i < args.each && own < args.units.count;
       if (!has[i]) continue;
       units[i] = unit_of<Op::kEach>(args.units, own);
-      args.op.load(units[i], loaded[i]);
+      op.load(units[i], loaded[i]);
     }
 #pragma unroll
     for (int i = 0; i < kUnits; ++i)
-      if (has[i]) args.op.run(units[i], loaded[i]);
+      if (has[i]) op.run(units[i], loaded[i]);
   }
+}
+
+template <class Op>
+__global__ void __launch_bounds__(kUnitThreads)
+    element_units(const __grid_constant__ UnitArgs<Op> args) {
+  walk_units<kUnitThreads>(args, args.op);
+}
+
+// The same by one large block for each multiprocessor, which opens the op first: it has something
+// in shared memory.
+inline constexpr int kResidentThreads = 1024;
+
+template <class Op>
+__global__ void __launch_bounds__(kResidentThreads, 1)
+    resident_units(const __grid_constant__ UnitArgs<Op> args) {
+  Op op = args.op;
+  op.open(dynamic_shared());
+  walk_units<kResidentThreads>(args, op);
 }
 
 // An enumerator that is known when the kernel runs. Fixed<value> is the function of one: it has
@@ -275,6 +277,17 @@ Status launch_units(const Op& op, const ElementLayout& layout, const Call& call,
       .threads = dim3(kUnitThreads)};
   const UnitArgs<Op> args = {op, units, grid.blocks * kUnitThreads, each};
   return launch(element_units<Op>, grid, args, bound);
+}
+
+// With resident_units(), for many elements.
+template <class Op>
+Status launch_resident(const Op& op, const ElementLayout& layout, const Call& call, Bound& bound) {
+  const ElementUnits units(layout, Op::kEach);
+  const Grid grid = {.blocks = std::max(call.device.multiprocessors, 1),
+                     .threads = dim3(kResidentThreads),
+                     .shared_bytes = Op::kSharedBytes};
+  const UnitArgs<Op> args = {op, units, grid.blocks * kResidentThreads, kUnits};
+  return launch(resident_units<Op>, grid, args, bound);
 }
 
 }  // namespace planq::cuda

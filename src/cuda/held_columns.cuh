@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/dtype.h"
+#include "core/index_space.h"
 #include "cuda/memory_access.cuh"
 #include "cuda/neighbours.cuh"
 #include "cuda/pairs.cuh"
@@ -25,6 +26,17 @@ __device__ __forceinline__ void with_float(DType type, const Visit& visit) {
     visit(float{});
 }
 
+// Where a row begins in every operand. Most often the rows of a space are one axis.
+template <int kOperands>
+__device__ __forceinline__ OffsetsOf<kOperands> row_offsets(const IndexSpaceOf<kOperands>& rows,
+                                                            std::int64_t row) {
+  if (rows.rank != 1 || rows.axes[0].grouped != 0) return rows.offsets(row);
+  OffsetsOf<kOperands> at;
+#pragma unroll
+  for (int i = 0; i < kOperands; ++i) at.at[i] = row * rows.axes[0].stride[i];
+  return at;
+}
+
 // The columns of a thread.
 template <int kPasses, int kEach>
 struct HeldColumns {
@@ -36,79 +48,78 @@ struct HeldColumns {
   __device__ __forceinline__ int at(int pass) const { return first + pass * kStep; }
   __device__ __forceinline__ bool has(int pass) const { return at(pass) < length; }
 };
-// `lanes`: threads of the team.
+// `thread`: its number in the team.
 template <int kPasses, int kEach>
-__device__ __forceinline__ HeldColumns<kPasses, kEach> held_columns(int lanes, int length) {
-  const int thread = static_cast<int>(threadIdx.x) % lanes;
+__device__ __forceinline__ HeldColumns<kPasses, kEach> held_columns(int thread, int length) {
   return {(thread / kWarp * kPasses * kWarp + thread % kWarp) * kEach, length};
 }
 
-// Columns as numbers, all of them under way before the first is looked at. Where there is no
-// column, elements are -0, which adds nothing to a sum.
 template <class T, int kPasses, int kEach>
 __device__ __forceinline__ void read_columns(const T* from,
                                              const HeldColumns<kPasses, kEach>& columns,
-                                             float (&to)[kPasses][kEach]) {
-  Neighbours<T, kEach> read[kPasses];
-#pragma unroll
-  for (int p = 0; p < kPasses; ++p) {
-#pragma unroll
-    for (T& each : read[p].each) each = math::narrowed<T>(-0.0f);
-    if (columns.has(p)) read[p].load(from + columns.at(p));
-  }
-#pragma unroll
-  for (int p = 0; p < kPasses; ++p)
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) to[p][i] = math::widened(read[p].each[i]);
-}
+                                             float (&to)[kPasses][kEach]);
 
 // Columns as they lie in memory: what is loaded before anything is looked at, so that all loads of
-// a thread are under way together. Where there is no column, elements are -0, which adds nothing to
-// a sum. kSize: the bytes of an element; columns of another size are loaded when they are asked
-// for.
+// a thread are under way together. Where there is no column, the row's first vector is loaded: that
+// takes fewer instructions than nothing. kSize: the bytes of an element; columns of another size
+// are loaded when they are asked for.
 template <int kPasses, int kEach, int kSize>
 struct RawColumns {
-  std::uint32_t words[kPasses][kEach * kSize / 4];
+  using Sized = std::conditional_t<kSize == 4, float, math::Half>;
+  Packed<Sized, kEach> passes[kPasses];
 
+  // Of a row that is read once, in the order of the code.
   __device__ __forceinline__ void load(const void* from, std::int64_t offset, DType type,
                                        const HeldColumns<kPasses, kEach>& columns) {
-    const bool known = (type == DType::Float32) == (kSize == 4);
+    if ((type == DType::Float32) != (kSize == 4)) return;
 #pragma unroll
-    for (int p = 0; p < kPasses; ++p) {
+    for (int p = 0; p < kPasses; ++p)
+      passes[p].load_vector_once(static_cast<const Sized*>(from) + offset + place(columns, p));
+  }
+  // Of a row that others read too.
+  template <class T>
+  __device__ __forceinline__ void load_shared(const T* from,
+                                              const HeldColumns<kPasses, kEach>& columns) {
+    static_assert(sizeof(T) == kSize);
 #pragma unroll
-      for (std::uint32_t& word : words[p]) word = kSize == 4 ? 0x80000000u : 0x80008000u;
-      if (known && columns.has(p)) load_pass<kSize>(from, offset + columns.at(p), words[p]);
-    }
+    for (int p = 0; p < kPasses; ++p)
+      passes[p].load(reinterpret_cast<const Sized*>(from) + place(columns, p));
   }
   // As numbers; `from`: where they are, of the type that load() was given.
   template <class T>
   __device__ __forceinline__ void widen(const T* from, const HeldColumns<kPasses, kEach>& columns,
                                         float (&to)[kPasses][kEach]) const {
-    if constexpr (sizeof(T) != kSize) {
+    if constexpr (sizeof(T) == kSize)
+      widen_own<T>(to);
+    else
       read_columns(from, columns, to);
-    } else {
+  }
+  template <class T>
+  __device__ __forceinline__ void widen_own(float (&to)[kPasses][kEach]) const {
 #pragma unroll
-      for (int p = 0; p < kPasses; ++p)
+    for (int p = 0; p < kPasses; ++p) {
+      Packed<T, kEach> own;
+      memcpy(own.words, passes[p].words, sizeof own.words);
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          if constexpr (sizeof(T) == 2)
-            to[p][i] = of_pair<T>(words[p][i / 2], i % 2);
-          else
-            to[p][i] = __uint_as_float(words[p][i]);
-        }
+      for (int i = 0; i < kEach; ++i) to[p][i] = own[i];
     }
   }
 
  private:
-  template <int kBytes, int kWords>
-  static __device__ __forceinline__ void load_pass(const void* from, std::int64_t place,
-                                                   std::uint32_t (&to)[kWords]) {
-    using T = std::conditional_t<kBytes == 4, float, math::Half>;
-    Neighbours<T, kEach> read;
-    read.load(static_cast<const T*>(from) + place);
-    memcpy(to, read.each, sizeof to);
+  static __device__ __forceinline__ int place(const HeldColumns<kPasses, kEach>& columns, int p) {
+    return columns.has(p) ? columns.at(p) : 0;
   }
 };
+
+// The same as numbers.
+template <class T, int kPasses, int kEach>
+__device__ __forceinline__ void read_columns(const T* from,
+                                             const HeldColumns<kPasses, kEach>& columns,
+                                             float (&to)[kPasses][kEach]) {
+  RawColumns<kPasses, kEach, sizeof(T)> raw;
+  raw.load_shared(from, columns);
+  raw.template widen_own<T>(to);
+}
 
 // Each number rounded once. A NaN becomes the canonical one.
 template <class T, int kPasses, int kEach>
@@ -116,15 +127,15 @@ __device__ __forceinline__ void write_columns(const float (&from)[kPasses][kEach
                                               const HeldColumns<kPasses, kEach>& columns, T* to) {
 #pragma unroll
   for (int p = 0; p < kPasses; ++p)
-    if (columns.has(p)) narrow_neighbours<T>(from[p]).store(to + columns.at(p));
+    if (columns.has(p)) packed<T>(from[p]).store(to + columns.at(p));
 }
 
 // Rounded to the type and back.
 template <class T, int kEach>
 __device__ __forceinline__ void round_neighbours(float (&values)[kEach]) {
-  const Neighbours<T, kEach> rounded = narrow_neighbours<T>(values);
+  const auto rounded = packed<T>(values);
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) values[i] = math::widened(rounded.each[i]);
+  for (int i = 0; i < kEach; ++i) values[i] = rounded[i];
 }
 
 }  // namespace planq::cuda

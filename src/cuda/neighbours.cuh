@@ -68,14 +68,61 @@ __device__ __forceinline__ void narrow_words(const float (&values)[kCount],
   }
 }
 
-// The same as neighbours.
+// Numbers as they lie in memory, in words of which the compiler makes no halves.
 template <class T, int kCount>
-__device__ __forceinline__ Neighbours<T, kCount> narrow_neighbours(const float (&values)[kCount]) {
-  Neighbours<T, kCount> rounded;
-  std::uint32_t words[(sizeof rounded.each + 3) / 4];
-  narrow_words<T>(values, words);
-  memcpy(rounded.each, words, sizeof rounded.each);
-  return rounded;
+struct Packed {
+  static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  static constexpr int kWords = (kBytes + 3) / 4;
+  std::uint32_t words[kWords];
+
+  // At an address that is aligned to the bytes of all, or to a vector.
+  __device__ __forceinline__ void load(const T* from) {
+    if constexpr (kBytes >= kVectorBytes) {
+#pragma unroll
+      for (int i = 0; i < kBytes / kVectorBytes; ++i)
+        put_vector(i, reinterpret_cast<const uint4*>(from)[i]);
+    } else {
+      const Word<kBytes> word = *reinterpret_cast<const Word<kBytes>*>(from);
+      memcpy(words, &word, sizeof word);
+    }
+  }
+  // The same for one vector that is read once, before all loads that come later in the code.
+  __device__ __forceinline__ void load_vector_once(const T* from) {
+    static_assert(kBytes == kVectorBytes);
+    put_vector(0, load_once(from));
+  }
+  __device__ __forceinline__ void store(T* to) const {
+    if constexpr (kBytes >= kVectorBytes) {
+#pragma unroll
+      for (int i = 0; i < kBytes / kVectorBytes; ++i) reinterpret_cast<uint4*>(to)[i] = vector(i);
+    } else {
+      Word<kBytes> word;
+      memcpy(&word, words, sizeof word);
+      *reinterpret_cast<Word<kBytes>*>(to) = word;
+    }
+  }
+  __device__ __forceinline__ uint4 vector(int i) const {
+    return {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+  }
+  __device__ __forceinline__ void put_vector(int i, const uint4& v) {
+    words[4 * i] = v.x, words[4 * i + 1] = v.y, words[4 * i + 2] = v.z, words[4 * i + 3] = v.w;
+  }
+  __device__ __forceinline__ float operator[](int i) const {
+    if constexpr (sizeof(T) == 2)
+      return of_pair<T>(words[i / 2], i % 2);
+    else
+      return __uint_as_float(words[i]);
+  }
+  // Rounds each number once. A NaN becomes the canonical one.
+  __device__ __forceinline__ void narrow(const float (&values)[kCount]) {
+    narrow_words<T>(values, words);
+  }
+};
+template <class T, int kCount>
+__device__ __forceinline__ Packed<T, kCount> packed(const float (&values)[kCount]) {
+  Packed<T, kCount> result;
+  result.narrow(values);
+  return result;
 }
 
 // Whether every row of an operand is whole words that lie at aligned addresses. `row_bytes`: of its

@@ -77,11 +77,15 @@ struct RowCodes {
 template <Codes kCodes>
 using CodesConstant = std::integral_constant<Codes, kCodes>;
 
-// Calls use(CodesConstant) for the codes of a type. One copy of what follows is enough: rows are
-// bound by memory.
-template <class Use>
+// Calls use(CodesConstant) for the codes of a kind, or of a type. One copy of what follows is
+// enough: rows are bound by memory.
+template <RowKind kKind, class Use>
 __device__ __forceinline__ void by_codes(DType output, const Use& use) {
-  if (output == DType::Float8E4M3FN)
+  if constexpr (kKind == RowKind::Int8)
+    use(CodesConstant<Codes::Byte>{});
+  else if constexpr (kKind == RowKind::E4M3)
+    use(CodesConstant<Codes::E4M3>{});
+  else if (output == DType::Float8E4M3FN)
     use(CodesConstant<Codes::E4M3>{});
   else if (output == DType::Float8E5M2)
     use(CodesConstant<Codes::E5M2>{});
@@ -167,32 +171,34 @@ __device__ __noinline__ cuda::Word<kWordBytes<T, kCodes>> slow_codes(
   return cuda::pack<kCodes == Codes::Nibble ? Codes::Nibble : Codes::Byte>(each, order);
 }
 
-// Stores the codes of a vector that begins at this column. Of a kind that is known no quotient is
-// beyond the bounds.
-template <RowKind kKind, class T>
+// The codes of a vector by the fast way, of any kind or of one that is known, whose quotients never
+// are beyond the bounds.
+template <RowKind kKind, class T, Codes kCodes>
+__device__ __forceinline__ cuda::Word<kWordBytes<T, kCodes>> fast_codes(
+    const uint4& v, const math::AffineSpec<float>& spec, const math::SegmentParameters<float>& own,
+    NibbleOrder order) {
+  const Numbers<float> numbers(own, spec);
+  if constexpr (kKind == RowKind::Any)
+    return encode_by_any_rule<T, kCodes>(v, numbers, spec, order);
+  else
+    return encode<T, kCodes, false, true, Bounds::None>(v, numbers, spec, order);
+}
+
+// Stores the codes of a vector that begins at this column. kFast: it is known that the fast way
+// gives the bits.
+template <RowKind kKind, bool kFast, class T>
 __device__ __forceinline__ void store_codes(const RowCodes<T>& codes, const Offsets& at, int column,
                                             const uint4& v, const RowParameters& parameters) {
   const math::AffineSpec<float> spec = known_rows<kKind>(codes.spec);
-  const auto store = [&](auto kind, const auto& encode_fast) {
+  by_codes<kKind>(spec.output_dtype, [&](auto kind) {
     constexpr Codes kCodes = kind;
-    const auto word = parameters.fast ? encode_fast(Numbers<float>(parameters.own, spec))
-                                      : slow_codes<T, kCodes>(v, codes.spec, parameters.own,
-                                                              codes.given, codes.order);
+    const auto word =
+        kFast || parameters.fast
+            ? fast_codes<kKind, T, kCodes>(v, spec, parameters.own, codes.order)
+            : slow_codes<T, kCodes>(v, codes.spec, parameters.own, codes.given, codes.order);
     cuda::store_word<kWordBytes<T, kCodes>>(
         codes.output + at.at[kCodeRow] + column / kPerByte<kCodes>, word);
-  };
-  if constexpr (kKind == RowKind::Any) {
-    by_codes(spec.output_dtype, [&](auto kind) {
-      store(kind, [&](const Numbers<float>& numbers) {
-        return encode_by_any_rule<T, kind>(v, numbers, spec, codes.order);
-      });
-    });
-  } else {
-    constexpr Codes kCodes = kKind == RowKind::Int8 ? Codes::Byte : Codes::E4M3;
-    store(CodesConstant<kCodes>{}, [&](const Numbers<float>& numbers) {
-      return encode<T, kCodes, false, true, Bounds::None>(v, numbers, spec, codes.order);
-    });
-  }
+  });
 }
 
 // The threads that hold a row, and their range: a warp, a block, or a cluster of blocks.
@@ -281,7 +287,7 @@ template <RowKind kKind, class T, int kPasses>
 __device__ __forceinline__ void store_held_row(
     const RowCodes<T>& codes, std::int64_t row, const RowTeam& team,
     const cuda::HeldColumns<kPasses, kPerVector<T>>& columns, uint4 (&v)[kPasses]) {
-  const Offsets at = codes.rows.offsets(row);
+  const Offsets at = cuda::row_offsets(codes.rows, row);
   bool has[kPasses];
 #pragma unroll
   for (int p = 0; p < kPasses; ++p) {
@@ -296,6 +302,14 @@ __device__ __forceinline__ void store_held_row(
     if (team.leads()) store_row_parameters(codes, at, spec, 0, parameters.own);
   } else if (codes.given) {
     parameters.own = given_parameters(codes);
+  }
+  if constexpr (kKind != RowKind::Any) {
+    if (parameters.fast) {
+#pragma unroll
+      for (int p = 0; p < kPasses; ++p)
+        if (has[p]) store_codes<kKind, true>(codes, at, columns.at(p), v[p], parameters);
+      return;
+    }
   }
   int column = columns.at(0);
 #pragma unroll 1
@@ -315,7 +329,7 @@ __device__ __forceinline__ void store_held_row(
           store_row_parameters(codes, at, spec, column / codes.group, parameters.own);
       }
     }
-    if (has[0]) store_codes<kKind>(codes, at, column, v[0], parameters);
+    if (has[0]) store_codes<kKind, false>(codes, at, column, v[0], parameters);
   }
 }
 
@@ -414,7 +428,7 @@ __device__ __forceinline__ void store_segment(const RowCodes<T>& codes, const Of
 template <class T, class Result>
 __device__ __forceinline__ void store_scattered_row(const RowCodes<T>& codes, std::int64_t row,
                                                     const Result& result) {
-  const Offsets at = codes.rows.offsets(row);
+  const Offsets at = cuda::row_offsets(codes.rows, row);
   if (codes.floating)
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < codes.length; i += static_cast<int>(blockDim.x))

@@ -34,40 +34,70 @@ constexpr int kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
 constexpr int kHalfThreads = 512;
 // Of a block whose warps have a row each, and of one that reads single elements.
 constexpr int kFewThreads = 256, kFewWarps = kFewThreads / kWarp;
-// Elements that a thread of a block holds at most, and the longest row that is held.
-constexpr int kMostHeld = 16, kLongestHeld = kMostHeld * kMostThreads;
-constexpr int kBlockPasses = kMostHeld / kEach, kWarpPasses = 2;
+// Vectors of a thread of a warp.
+constexpr int kWarpPasses = 2;
+
+struct RowTypes {
+  DType weight, bias, residual, output;  // Unset: there is no such operand
+
+  PLANQ_HD bool has_residual() const { return residual != DType::Unset; }
+};
 
 struct RowArgs {
   IndexSpaceOf<kElementOperands> layout;
   const Element* input;
-  const void *weight, *bias;  // bias null: there is none
-  void *residual, *output;    // residual null: there is none
+  const void *weight, *bias;
+  void *residual, *output;
   RealScalar eps;
   int64_t rows;
-  int length, lanes;  // of a row: elements, and threads that hold them
+  int length;
   float weight_offset;
-  DType weight_dtype, bias_dtype, residual_dtype, output_dtype;
+  RowTypes types;
   bool round_before_weight;
 };
 
+// What a kernel knows of the types. Alike: all are the input's, and there is a residual or none.
+enum class Types { Any, Alike, AlikeWithResidual };
+// Vectors of a thread where blocks have many rows, and the longest row that is held. More take
+// fewer instructions for an element. Kernels of any types have no registers for them.
+template <Types kTypes>
+constexpr int kBlockPasses = kTypes == Types::Any && sizeof(Element) == 2 ? 2 : 4;
+constexpr int kLongestHeld = kBlockPasses<Types::Any> * kEach * kMostThreads;
+
+template <Types kTypes>
+__device__ __forceinline__ RowTypes known_types(const RowArgs& args) {
+  RowTypes types = args.types;
+  if constexpr (kTypes != Types::Any) {
+    types.weight = types.output = cuda::kElement;
+    types.bias = types.bias == DType::Unset ? DType::Unset : cuda::kElement;
+    types.residual = kTypes == Types::AlikeWithResidual ? cuda::kElement : DType::Unset;
+  }
+  return types;
+}
+
 // --- Sums ----------------------------------------------------------------------------------------
 
-// The sum over a team of `lanes` threads, for each of them: a warp, or a whole block, whose warps
-// leave theirs in `shared`. A warp has the part behind that of the warp before it.
-template <int kPasses>
-__device__ __forceinline__ float team_sum(float (&passes)[kPasses], int lanes,
-                                          float (&shared)[kMostWarps]) {
+// The threads that have a row: a warp of a block of some, or a whole block.
+enum class RowTeam { Warp, Block };
+
+// The sum over a team, for each of its threads. The warps of a block leave theirs in `shared`: each
+// has the part behind that of the warp before it.
+template <RowTeam kTeam, int kPasses>
+__device__ __forceinline__ float team_sum(float (&passes)[kPasses], float (&shared)[kMostWarps]) {
   const cuda::AddNeighbours join;
 #pragma unroll
   for (int p = 0; p < kPasses; ++p) passes[p] = cuda::join_lanes(passes[p], join);
   const float own = cuda::join_neighbours(passes, join);
-  if (lanes == kWarp) return own;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  if (lane == 0) shared[warp] = own;
-  __syncthreads();
-  return cuda::join_lanes(lane < lanes / kWarp ? shared[lane] : math::kNoTerm, join);
+  if constexpr (kTeam == RowTeam::Warp) {
+    return own;
+  } else {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane == 0) shared[warp] = own;
+    __syncthreads();
+    const int warps = static_cast<int>(blockDim.x) / kWarp;
+    return cuda::join_lanes(lane < warps ? shared[lane] : math::kNoTerm, join);
+  }
 }
 
 // --- Rows that are held --------------------------------------------------------------------------
@@ -84,64 +114,59 @@ __device__ __forceinline__ void keep(const Columns<kPasses>& columns, T* to,
                                      float (&x)[kPasses][kEach]) {
 #pragma unroll
   for (int p = 0; p < kPasses; ++p) {
-    const auto rounded = cuda::narrow_neighbours<T>(x[p]);
+    const auto rounded = cuda::packed<T>(x[p]);
     if (columns.has(p)) rounded.store(to + columns.at(p));
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) x[p][i] = math::widened(rounded.each[i]);
+    for (int i = 0; i < kEach; ++i) x[p][i] = rounded[i];
   }
 }
 
-// Whether what a row meets is read beside it, not when it is needed: that takes registers.
+// Whether weights are read beside a row, not when they are needed: that takes registers.
 template <int kPasses>
 constexpr bool kReadsEarly = kPasses == 1;
 
 // What a row is made of, on its way.
+template <int kPasses>
 struct RawRow {
-  RawColumns<1> input, residual, weight;
+  RawColumns<kPasses> input, residual;
+  RawColumns<1> weight;
 
-  __device__ __forceinline__ RawRow(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
-                                    const Columns<1>& columns) {
+  __device__ __forceinline__ RawRow(const RowArgs& args, const RowTypes& types,
+                                    const OffsetsOf<kElementOperands>& at,
+                                    const Columns<kPasses>& columns) {
     input.load(args.input, at.at[kInputPlace], cuda::kElement, columns);
-    if (args.residual)
-      residual.load(args.residual, at.at[kResidualPlace], args.residual_dtype, columns);
-    weight.load(args.weight, 0, args.weight_dtype, columns);
+    if (types.has_residual())
+      residual.load(args.residual, at.at[kResidualPlace], types.residual, columns);
+    if constexpr (kReadsEarly<kPasses>) weight.load(args.weight, 0, types.weight, columns);
   }
 };
 
-// The row, with the residual added and stored, and the weights if they are read early.
+// The row, with the residual added and stored.
 template <int kPasses>
-__device__ __forceinline__ void read_row(const RowArgs& args, const OffsetsOf<kElementOperands>& at,
-                                         const Columns<kPasses>& columns, RawColumns<1>& weight,
-                                         float (&x)[kPasses][kEach]) {
-  const auto with_residual = [&](const auto& read) {
-    if (!args.residual) return;
-    cuda::with_float(args.residual_dtype, [&](auto type) {
-      auto* const residual = static_cast<decltype(type)*>(args.residual) + at.at[kResidualPlace];
-      float other[kPasses][kEach];
-      read(residual, other);
+__device__ __forceinline__ void read_row(const RowArgs& args, const RowTypes& types,
+                                         const OffsetsOf<kElementOperands>& at,
+                                         const Columns<kPasses>& columns,
+                                         const RawRow<kPasses>& raw, float (&x)[kPasses][kEach]) {
+  raw.input.widen(args.input + at.at[kInputPlace], columns, x);
+  if (!types.has_residual()) return;
+  cuda::with_float(types.residual, [&](auto type) {
+    auto* const residual = static_cast<decltype(type)*>(args.residual) + at.at[kResidualPlace];
+    float other[kPasses][kEach];
+    raw.residual.widen(residual, columns, other);
 #pragma unroll
-      for (int p = 0; p < kPasses; ++p)
+    for (int p = 0; p < kPasses; ++p)
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[p][i];
-      keep(columns, residual, x);
-    });
-  };
-  if constexpr (kReadsEarly<kPasses>) {
-    const RawRow raw(args, at, columns);
-    weight = raw.weight;
-    raw.input.widen(args.input + at.at[kInputPlace], columns, x);
-    with_residual([&](const auto* from, auto& to) { raw.residual.widen(from, columns, to); });
-  } else {
-    cuda::read_columns(args.input + at.at[kInputPlace], columns, x);
-    with_residual([&](const auto* from, auto& to) { cuda::read_columns(from, columns, to); });
-  }
+      for (int i = 0; i < kEach; ++i) x[p][i] = x[p][i] + other[p][i];
+    keep(columns, residual, x);
+  });
 }
 
 // What the columns of a pass are multiplied by.
 template <int kPasses>
-__device__ __forceinline__ void read_weights(const RowArgs& args, const Columns<1>& columns,
-                                             const RawColumns<1>& raw, float (&w)[1][kEach]) {
-  cuda::with_float(args.weight_dtype, [&](auto type) {
+__device__ __forceinline__ void read_weights(const RowArgs& args, const RowTypes& types,
+                                             const Columns<1>& columns, const RawColumns<1>& raw,
+                                             float (&w)[1][kEach]) {
+  cuda::with_float(types.weight, [&](auto type) {
     const auto* const from = static_cast<const decltype(type)*>(args.weight);
     if constexpr (kReadsEarly<kPasses>)
       raw.widen(from, columns, w);
@@ -153,7 +178,7 @@ __device__ __forceinline__ void read_weights(const RowArgs& args, const Columns<
 }
 
 // The sum of term(element) over a row.
-template <int kPasses, class Term>
+template <RowTeam kTeam, int kPasses, class Term>
 __device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPasses>& columns,
                                           const float (&x)[kPasses][kEach],
                                           float (&shared)[kMostWarps], const Term& term) {
@@ -166,22 +191,22 @@ __device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPa
     const float joined = cuda::join_neighbours(terms, cuda::AddNeighbours{});
     passes[p] = columns.has(p) ? joined : math::kNoTerm;
   }
-  return math::filled_sum(team_sum(passes, args.lanes, shared), args.length);
+  return math::filled_sum(team_sum<kTeam>(passes, shared), args.length);
 }
 
 // One pass of a row: distances from the mean, divided and multiplied by the weight.
 template <bool kCentred, int kPasses>
-__device__ __forceinline__ void scale_pass(const RowArgs& args, const Columns<1>& columns,
-                                           float mean, float factor, const RawColumns<1>& weight,
-                                           float (&x)[kEach]) {
+__device__ __forceinline__ void scale_pass(const RowArgs& args, const RowTypes& types,
+                                           const Columns<1>& columns, float mean, float factor,
+                                           const RawColumns<1>& weight, float (&x)[kEach]) {
 #pragma unroll
   for (int i = 0; i < kEach; ++i) x[i] = math::normalized(x[i], mean, factor);
   if (!kCentred && args.round_before_weight) cuda::round_neighbours<Element>(x);
   float w[1][kEach];
-  read_weights<kPasses>(args, columns, weight, w);
-  if (kCentred && args.bias) {
+  read_weights<kPasses>(args, types, columns, weight, w);
+  if (kCentred && types.bias != DType::Unset) {
     float bias[1][kEach];
-    cuda::with_float(args.bias_dtype, [&](auto type) {
+    cuda::with_float(types.bias, [&](auto type) {
       cuda::read_columns(static_cast<const decltype(type)*>(args.bias), columns, bias);
     });
 #pragma unroll
@@ -203,18 +228,19 @@ struct NormArgs : RowArgs {
 // holds, and for one whose results own(column) a block makes by single elements.
 struct StoreFloats {
   struct Args {};
-  template <int kPasses>
-  static __device__ __forceinline__ void finish(const NormArgs<StoreFloats>& args, int64_t,
-                                                int64_t offset, const Columns<kPasses>& columns,
+  template <RowTeam kTeam, int kPasses>
+  static __device__ __forceinline__ void finish(const NormArgs<StoreFloats>& args,
+                                                const RowTypes& types, int64_t, int64_t offset,
+                                                const Columns<kPasses>& columns,
                                                 const float (&y)[kPasses][kEach]) {
-    cuda::with_float(args.output_dtype, [&](auto type) {
+    cuda::with_float(types.output, [&](auto type) {
       cuda::write_columns(y, columns, static_cast<decltype(type)*>(args.output) + offset);
     });
   }
   template <class Own>
   static __device__ __forceinline__ void finish_scattered(const NormArgs<StoreFloats>& args,
                                                           int64_t, int64_t offset, const Own& own) {
-    cuda::with_float(args.output_dtype, [&](auto type) {
+    cuda::with_float(args.types.output, [&](auto type) {
       using T = decltype(type);
       T* const output = static_cast<T*>(args.output) + offset;
 #pragma unroll 4
@@ -228,17 +254,16 @@ struct StoreFloats {
 template <affine::RowKind kKind>
 struct StoreCodes {
   using Args = affine::RowCodes<Element>;
-  template <int kPasses>
-  static __device__ __forceinline__ void finish(const NormArgs<StoreCodes>& args, int64_t row,
-                                                int64_t, const Columns<kPasses>& columns,
+  template <RowTeam kTeam, int kPasses>
+  static __device__ __forceinline__ void finish(const NormArgs<StoreCodes>& args, const RowTypes&,
+                                                int64_t row, int64_t,
+                                                const Columns<kPasses>& columns,
                                                 const float (&y)[kPasses][kEach]) {
     uint4 vectors[kPasses];
 #pragma unroll
-    for (int p = 0; p < kPasses; ++p) {
-      const auto rounded = cuda::narrow_neighbours<Element>(y[p]);
-      memcpy(&vectors[p], rounded.each, sizeof vectors[p]);
-    }
-    affine::store_held_row<kKind>(args.end, row, affine::RowTeam{args.lanes, 1}, columns, vectors);
+    for (int p = 0; p < kPasses; ++p) vectors[p] = cuda::packed<Element>(y[p]).vector(0);
+    const int lanes = kTeam == RowTeam::Warp ? kWarp : static_cast<int>(blockDim.x);
+    affine::store_held_row<kKind>(args.end, row, affine::RowTeam{lanes, 1}, columns, vectors);
   }
   template <class Own>
   static __device__ __forceinline__ void finish_scattered(const NormArgs<StoreCodes>& args,
@@ -249,38 +274,37 @@ struct StoreCodes {
 };
 using StoreAnyCodes = StoreCodes<affine::RowKind::Any>;
 
-// Blocks of half the threads or fewer that have room on a multiprocessor, at least: registers that
-// the compiler may use go with it. One pass is for few rows.
-template <bool kCentred, int kPasses, class End>
-constexpr int kBlocks = kCentred || kPasses == 1 || std::is_same_v<End, StoreAnyCodes> ? 2 : 3;
-
-template <bool kCentred, int kPasses, int kThreads, class End>
-__global__ void __launch_bounds__(kThreads,
-                                  kThreads == kMostThreads ? 1 : kBlocks<kCentred, kPasses, End>)
+template <bool kCentred, int kPasses, int kThreads, Types kTypes, class End>
+__global__ void __launch_bounds__(kThreads, kMostThreads / kThreads)
     normalize_held(const __grid_constant__ NormArgs<End> args) {
   __shared__ float shared[2][kMostWarps];
-  const auto columns = cuda::held_columns<kPasses, kEach>(args.lanes, args.length);
-  const int teams = static_cast<int>(blockDim.x) / args.lanes;
-  const int team = static_cast<int>(threadIdx.x) / args.lanes;
+  constexpr RowTeam kTeam = kThreads == kFewThreads ? RowTeam::Warp : RowTeam::Block;
+  constexpr bool kIsWarp = kTeam == RowTeam::Warp;
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto columns =
+      cuda::held_columns<kPasses, kEach>(kIsWarp ? thread % kWarp : thread, args.length);
+  const int teams = kIsWarp ? static_cast<int>(blockDim.x) / kWarp : 1;
+  const int team = kIsWarp ? thread / kWarp : 0;
+  const RowTypes types = known_types<kTypes>(args);
 #pragma unroll 1
   for (int64_t row = int64_t{blockIdx.x} * teams + team; row < args.rows;
        row += int64_t{gridDim.x} * teams) {
-    const auto at = args.layout.offsets(row);
+    const auto at = cuda::row_offsets(args.layout, row);
     float x[kPasses][kEach], mean = 0;
-    RawColumns<1> weight;
-    read_row(args, at, columns, weight, x);
+    const RawRow<kPasses> raw(args, types, at, columns);
+    read_row(args, types, at, columns, raw, x);
     const auto eps = static_cast<float>(args.eps.get());
     if constexpr (kCentred)
-      mean = held_sum(args, columns, x, shared[0], [](float own) { return own; }) /
+      mean = held_sum<kTeam>(args, columns, x, shared[0], [](float own) { return own; }) /
              static_cast<float>(args.length);
-    const float squares = held_sum(args, columns, x, shared[1],
-                                   [&](float own) { return math::squared_distance(own, mean); });
+    const float squares = held_sum<kTeam>(
+        args, columns, x, shared[1], [&](float own) { return math::squared_distance(own, mean); });
     const float factor = math::norm_factor(squares, args.length, eps);
 #pragma unroll
     for (int p = 0; p < kPasses; ++p)
-      scale_pass<kCentred, kPasses>(args, columns.pass(p), mean, factor, weight, x[p]);
-    End::finish(args, row, at.at[kOutputPlace], columns, x);
-    if (args.lanes > kWarp) __syncthreads();  // the sums have been read
+      scale_pass<kCentred, kPasses>(args, types, columns.pass(p), mean, factor, raw.weight, x[p]);
+    End::template finish<kTeam>(args, types, row, at.at[kOutputPlace], columns, x);
+    if constexpr (!kIsWarp) __syncthreads();  // the sums have been read
   }
 }
 
@@ -304,12 +328,12 @@ struct ScatteredRow {
   const OffsetsOf<kElementOperands> at;
 
   __device__ __forceinline__ float operator()(int column) const {
-    if (args.residual)
-      return element_of(args.residual, args.residual_dtype, at.at[kResidualPlace] + column);
+    if (args.types.has_residual())
+      return element_of(args.residual, args.types.residual, at.at[kResidualPlace] + column);
     return math::widened(args.input[at.at[kInputPlace] + column]);
   }
   __device__ __forceinline__ void add_residual() const {
-    cuda::with_float(args.residual_dtype, [&](auto type) {
+    cuda::with_float(args.types.residual, [&](auto type) {
       using T = decltype(type);
       const Element* const input = args.input + at.at[kInputPlace];
       T* const residual = static_cast<T*>(args.residual) + at.at[kResidualPlace];
@@ -340,16 +364,16 @@ struct ScatteredRow {
       own[i] = run < count ? runs[run] : math::kNoTerm;
     }
     float part[1] = {cuda::join_neighbours(own, cuda::AddNeighbours{})};
-    const float joined = team_sum(part, kFewThreads, warps);
+    const float joined = team_sum<RowTeam::Block>(part, warps);
     __syncthreads();  // the runs and the warps' sums have been read
     return math::filled_sum(joined, args.length);
   }
   __device__ __forceinline__ float result(int column, float mean, float factor) const {
     float t = math::normalized((*this)(column), mean, factor);
     if (args.round_before_weight) t = math::rounded_to<Element>(t);
-    const float w = element_of(args.weight, args.weight_dtype, column) + args.weight_offset;
-    if (!args.bias) return t * w;
-    return __fmaf_rn(t, w, element_of(args.bias, args.bias_dtype, column));
+    const float w = element_of(args.weight, args.types.weight, column) + args.weight_offset;
+    if (args.types.bias == DType::Unset) return t * w;
+    return __fmaf_rn(t, w, element_of(args.bias, args.types.bias, column));
   }
 };
 
@@ -359,8 +383,8 @@ __global__ void __launch_bounds__(kFewThreads)
   __shared__ float runs[kMostRuns], warps[kMostWarps];
 #pragma unroll 1
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
-    const ScatteredRow own = {args, args.layout.offsets(row)};
-    if (args.residual) own.add_residual();
+    const ScatteredRow own = {args, cuda::row_offsets(args.layout, row)};
+    if (args.types.has_residual()) own.add_residual();
     float mean = 0;
     if constexpr (kCentred)
       mean = own.sum(runs, warps, [](float x) { return x; }) / static_cast<float>(args.length);
@@ -378,59 +402,99 @@ __global__ void __launch_bounds__(kFewThreads)
 template <class End>
 using NormKernel = void (*)(NormArgs<End>);
 
-template <bool kCentred, class End, int kPasses, int kThreads>
-constexpr NormKernel<End> kHeld = normalize_held<kCentred, kPasses, kThreads, End>;
+template <bool kCentred, class End, int kPasses, int kThreads, Types kTypes = Types::Any>
+constexpr NormKernel<End> kHeld = normalize_held<kCentred, kPasses, kThreads, kTypes, End>;
 
-// Of ends that are for some codes there are kernels of blocks alone.
+// Of ends that are for some codes there are kernels of blocks alone. Those for any codes are long
+// whatever they know.
 template <class End>
 constexpr bool kForAll = std::is_same_v<End, StoreFloats> || std::is_same_v<End, StoreAnyCodes>;
+template <class End>
+constexpr bool kKnowsTypes = !std::is_same_v<End, StoreAnyCodes>;
+
+template <bool kCentred, class End, Types kTypes>
+Status preload_blocks() {
+  for (const NormKernel<End> kernel :
+       {kHeld<kCentred, End, 1, kHalfThreads, kTypes>,
+        kHeld<kCentred, End, kBlockPasses<kTypes>, kHalfThreads, kTypes>,
+        kHeld<kCentred, End, 1, kMostThreads, kTypes>,
+        kHeld<kCentred, End, kBlockPasses<kTypes>, kMostThreads, kTypes>})
+    PLANQ_TRY(cuda::preload(kernel));
+  return Status::success();
+}
 
 template <bool kCentred, class End>
 Status preload_norms() {
-  for (const NormKernel<End> kernel :
-       {kHeld<kCentred, End, 1, kHalfThreads>, kHeld<kCentred, End, kBlockPasses, kHalfThreads>,
-        kHeld<kCentred, End, 1, kMostThreads>, kHeld<kCentred, End, kBlockPasses, kMostThreads>})
-    PLANQ_TRY(cuda::preload(kernel));
+  PLANQ_TRY((preload_blocks<kCentred, End, Types::Any>()));
+  if constexpr (kKnowsTypes<End>) {
+    PLANQ_TRY((preload_blocks<kCentred, End, Types::Alike>()));
+    PLANQ_TRY((preload_blocks<kCentred, End, Types::AlikeWithResidual>()));
+  }
   if constexpr (kForAll<End>) {
     PLANQ_TRY(cuda::preload(kHeld<kCentred, End, 1, kFewThreads>));
     PLANQ_TRY(cuda::preload(kHeld<kCentred, End, kWarpPasses, kFewThreads>));
-    return cuda::preload(normalize_scattered<kCentred, End>);
+    PLANQ_TRY(cuda::preload(normalize_scattered<kCentred, End>));
   }
   return Status::success();
 }
 
+// What a kernel for this call may know of the types. Codes are of no type here.
+template <class End>
+Types types_of(const Norm& norm) {
+  const auto is_own = [](DType type) { return type == DType::Unset || type == cuda::kElement; };
+  const bool alike = is_own(norm.weight_dtype) && is_own(norm.bias_dtype) &&
+                     is_own(norm.residual_dtype) &&
+                     (!std::is_same_v<End, StoreFloats> || is_own(norm.output_dtype));
+  if (!kKnowsTypes<End> || !alike) return Types::Any;
+  return norm.residual ? Types::AlikeWithResidual : Types::Alike;
+}
+
 // Which threads hold rows.
 struct Team {
+  Types types;
   int passes, lanes, teams;  // vectors of a thread, threads of a row, rows of a block
+
+  bool is_warp() const { return lanes == kWarp && passes <= kWarpPasses; }
 };
 
+template <class End>
 Team team_of(const Norm& norm, const Device& device) {
+  const Types types = types_of<End>(norm);
   const int64_t vectors = norm.length() / kEach, multiprocessors = device.multiprocessors;
   const bool few = norm.rows <= 2 * multiprocessors;
   if (vectors <= kWarp || (!few && vectors <= kWarpPasses * kWarp)) {
     const int64_t wanted = norm.rows / (4 * std::max<int64_t>(multiprocessors, 1));
-    return {vectors > kWarp ? kWarpPasses : 1, kWarp,
+    return {types, vectors > kWarp ? kWarpPasses : 1, kWarp,
             static_cast<int>(std::clamp<int64_t>(wanted, 1, kFewWarps))};
   }
-  // Few rows: as many threads as there are; many: more bytes under way for each.
-  const int passes = few && vectors <= kMostThreads ? 1 : kBlockPasses;
-  return {passes, static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp, 1};
+  // Few rows: as many threads as there are.
+  const int several = types == Types::Any ? kBlockPasses<Types::Any> : kBlockPasses<Types::Alike>;
+  const int passes = few && vectors <= kMostThreads ? 1 : several;
+  return {types, passes, static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp, 1};
 }
 
-bool is_of_warps(const Team& team) { return team.lanes == kWarp && team.passes <= kWarpPasses; }
+template <bool kCentred, class End, Types kTypes>
+NormKernel<End> block_kernel(const Team& team) {
+  const auto by_passes = [&](auto one, auto several) { return team.passes == 1 ? one : several; };
+  if (team.lanes <= kHalfThreads)
+    return by_passes(kHeld<kCentred, End, 1, kHalfThreads, kTypes>,
+                     kHeld<kCentred, End, kBlockPasses<kTypes>, kHalfThreads, kTypes>);
+  return by_passes(kHeld<kCentred, End, 1, kMostThreads, kTypes>,
+                   kHeld<kCentred, End, kBlockPasses<kTypes>, kMostThreads, kTypes>);
+}
 
 template <bool kCentred, class End>
 NormKernel<End> kernel_of(const Team& team) {
-  const auto by_passes = [&](auto one, auto several) { return team.passes == 1 ? one : several; };
   if constexpr (kForAll<End>)
-    if (is_of_warps(team))
-      return by_passes(kHeld<kCentred, End, 1, kFewThreads>,
-                       kHeld<kCentred, End, kWarpPasses, kFewThreads>);
-  if (team.lanes <= kHalfThreads)
-    return by_passes(kHeld<kCentred, End, 1, kHalfThreads>,
-                     kHeld<kCentred, End, kBlockPasses, kHalfThreads>);
-  return by_passes(kHeld<kCentred, End, 1, kMostThreads>,
-                   kHeld<kCentred, End, kBlockPasses, kMostThreads>);
+    if (team.is_warp())
+      return team.passes == 1 ? kHeld<kCentred, End, 1, kFewThreads>
+                              : kHeld<kCentred, End, kWarpPasses, kFewThreads>;
+  if constexpr (kKnowsTypes<End>) {
+    if (team.types == Types::Alike) return block_kernel<kCentred, End, Types::Alike>(team);
+    if (team.types == Types::AlikeWithResidual)
+      return block_kernel<kCentred, End, Types::AlikeWithResidual>(team);
+  }
+  return block_kernel<kCentred, End, Types::Any>(team);
 }
 
 // Whether threads can hold the rows, which then are whole vectors. Of codes the end says it.
@@ -448,7 +512,7 @@ bool is_held(const Norm& norm) {
          (affine::is_code(norm.output_dtype) || whole(norm.output, norm.output_dtype));
 }
 
-RowArgs arguments_of(const Norm& norm, int lanes) {
+RowArgs arguments_of(const Norm& norm) {
   const auto data = [](const OperandView* view) { return view ? view->data : nullptr; };
   return {.layout = norm.layout.rows,
           .input = static_cast<const Element*>(norm.input->data),
@@ -459,12 +523,8 @@ RowArgs arguments_of(const Norm& norm, int lanes) {
           .eps = norm.eps,
           .rows = norm.rows,
           .length = static_cast<int>(norm.length()),
-          .lanes = lanes,
           .weight_offset = norm.weight_offset,
-          .weight_dtype = norm.weight_dtype,
-          .bias_dtype = norm.bias_dtype,
-          .residual_dtype = norm.residual_dtype,
-          .output_dtype = norm.output_dtype,
+          .types = {norm.weight_dtype, norm.bias_dtype, norm.residual_dtype, norm.output_dtype},
           .round_before_weight = norm.round_before_weight};
 }
 
@@ -474,19 +534,19 @@ Status launch_held(const Norm& norm, const Team& team, const typename End::Args&
   const cuda::Grid grid = {
       .blocks = std::min(cuda::ceil_div(norm.rows, team.teams), cuda::kMaxIndex),
       .threads = dim3(static_cast<unsigned>(team.lanes * team.teams))};
-  return cuda::launch(kernel_of<kCentred, End>(team), grid,
-                      NormArgs<End>{arguments_of(norm, team.lanes), end}, bound);
+  return cuda::launch(kernel_of<kCentred, End>(team), grid, NormArgs<End>{arguments_of(norm), end},
+                      bound);
 }
 
 template <bool kCentred, class End>
 Status launch_norm(const Norm& norm, bool held, const typename End::Args& end, const Device& device,
                    Bound& bound) {
   if (norm.rows == 0) return Status::success();
-  if (held) return launch_held<kCentred, End>(norm, team_of(norm, device), end, bound);
+  if (held) return launch_held<kCentred, End>(norm, team_of<End>(norm, device), end, bound);
   const cuda::Grid grid = {.blocks = std::min(norm.rows, cuda::kMaxIndex),
                            .threads = dim3(kFewThreads)};
   return cuda::launch(normalize_scattered<kCentred, End>, grid,
-                      NormArgs<End>{arguments_of(norm, kFewThreads), end}, bound);
+                      NormArgs<End>{arguments_of(norm), end}, bound);
 }
 
 // With codes, by kernels of their own for some of them.
@@ -496,8 +556,8 @@ Status launch_codes(const Norm& norm, const affine::RowCodesOf<Element>& codes,
   const bool held = is_held(norm) && codes.held;
   if constexpr (!kCentred) {
     using enum affine::RowKind;
-    const Team team = team_of(norm, device);
-    const bool known = held && norm.rows > 0 && !is_of_warps(team);
+    const Team team = team_of<StoreCodes<Int8>>(norm, device);  // and of E4M3
+    const bool known = held && norm.rows > 0 && !team.is_warp();
     const affine::RowKind kind = known ? kind_of(codes.args) : Any;
     if (kind == Int8) return launch_held<kCentred, StoreCodes<Int8>>(norm, team, codes.args, bound);
     if (kind == E4M3) return launch_held<kCentred, StoreCodes<E4M3>>(norm, team, codes.args, bound);

@@ -30,9 +30,10 @@ extern "C" void run_activation(const Shape* shape, int function, bool gated, int
   if (output_type == 2) run<DType::Float32>(fields, multiprocessors, given);
 }
 
-// With codes; threads have several vectors, so that a row has one block.
+// With codes; there are few rows only where more multiprocessors are: a row has one block then, as
+// with several vectors for each thread.
 extern "C" void run_codes(const Shape* shape, int function, bool gated, int layout,
-                          const char* const* words, const double* numbers,
+                          const char* const* words, const double* numbers, int multiprocessors,
                           const emulated::Given* given) {
   activation::Fields fields;
   fields.shape = *shape;
@@ -42,5 +43,6 @@ extern "C" void run_codes(const Shape* shape, int function, bool gated, int layo
   fields.input_dtype = DType::Float16;
   fields.output_dtype = emulated::enumerator<DType>(words[0]);
   fields.quantized = emulated::codes_from(words, numbers);
-  emulated::run(fields, given, std::size(activation::kOperands), 0, activation::CodeKernels::bind);
+  emulated::run(fields, given, std::size(activation::kOperands), multiprocessors,
+                activation::CodeKernels::bind);
 }

@@ -26,12 +26,15 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return emulated(source, tmp_path_factory.mktemp("emulated"), "-mfma")
 
 
-@pytest.mark.parametrize("multiprocessors", [0, 16])
+@pytest.mark.parametrize("multiprocessors", [0, 1, 16])
 @pytest.mark.parametrize("past", [0, 1, 8])
 def test_activations_have_the_bits_of_the_reference(
     kernels: ctypes.CDLL, past: int, multiprocessors: int
 ) -> None:
-    """Of every layout, in vectors and one by one; threads have one unit, or several."""
+    """Of every layout, in vectors and one by one; threads have one unit, or several.
+
+    Without multiprocessors any elements are enough for a table.
+    """
     every = (*cases.cases(), *cases.empty_cases())
     chosen = [c for c in every if c.problem.input_dtype == "float16" and c.size <= MOST]
     assert {c.problem.layout for c in chosen} == set(LAYOUTS)
@@ -55,9 +58,12 @@ OPERANDS = (
 )
 
 
+@pytest.mark.parametrize("multiprocessors", [0, 1])
 @pytest.mark.parametrize("past", [0, 1, 8])
-def test_codes_have_the_bits_of_the_reference(kernels: ctypes.CDLL, past: int) -> None:
-    """Of rows that a block holds, and of those that are made again by single elements."""
+def test_codes_have_the_bits_of_the_reference(
+    kernels: ctypes.CDLL, past: int, multiprocessors: int
+) -> None:
+    """Of rows that a block holds, with a table and without, and of rows by single elements."""
     own = [c for c in cases.coded_cases() if c.problem.input_dtype == "float16"]
     fused = [c for c in own if is_fused(c.problem) and c.size <= 2 * MOST]
     assert len(fused) >= 10
@@ -70,6 +76,7 @@ def test_codes_have_the_bits_of_the_reference(kernels: ctypes.CDLL, past: int) -
             problem.gated,
             LAYOUTS.index(problem.layout),
             *codes_of(problem),
+            multiprocessors,
             listed(OPERANDS, held),
         )
         assert_same(held, wanted, f"{case.id}, past={past}")

@@ -12,6 +12,7 @@
 #include "cuda/element.cuh"
 #include "cuda/element_units.cuh"
 #include "cuda/held_columns.cuh"
+#include "cuda/value_table.cuh"
 #include "ops/activation/activation/arithmetic.h"
 #include "ops/affine/row_codes.cuh"
 
@@ -30,6 +31,49 @@ struct Fixed {
 };
 // Units of one element, and of two types, do without a kernel for each function.
 using AnyFunction = cuda::Chosen<ActivationFunction, Fixed>;
+
+// Values of any function, where a table does not have them all.
+__device__ __noinline__ void compute_values(float* values, int count, ActivationFunction function) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    float value[1] = {values[i]};
+    AnyFunction{function}.apply(value);
+    values[i] = value[0];
+  }
+}
+
+// Any function by a table, which is made when the kernel runs: one kernel is enough for all of
+// them.
+struct Tabulated {
+  using Table = cuda::ValueTable<Element>;
+
+  ActivationFunction function;
+  Table table{};
+
+  __device__ __forceinline__ void open(void* memory) {
+    table.values = static_cast<float*>(memory);
+    table.fill([&](float x) {
+      float value[1] = {x};
+      AnyFunction{function}.apply(value);
+      return value[0];
+    });
+  }
+  template <int kCount>
+  __device__ __forceinline__ void apply(float (&values)[kCount]) const {
+    if (table.replace(values)) return;
+    float computed[kCount];  // in memory, so that `values` can be in registers
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) computed[i] = values[i];
+    compute_values(computed, kCount, function);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = computed[i];
+  }
+};
+// Whether a table is faster: the type has few numbers, and the function is more than a comparison.
+constexpr bool takes_table(ActivationFunction function) {
+  return sizeof(Element) == 2 && function != ActivationFunction::Relu &&
+         function != ActivationFunction::ReluSquared;
+}
 
 // What is read for an element of the output: one element, one of each side, or a pair.
 enum class Given { Single, Sides, Pair };
@@ -51,6 +95,9 @@ struct Activation {
   const Element *gate, *up;
   U* output;
   F function;
+
+  static constexpr int kSharedBytes = cuda::ValueTable<Element>::kBytes;
+  __device__ __forceinline__ void open(void* memory) { function.open(memory); }
 
   __device__ __forceinline__ void load(const cuda::Unit& unit, Loaded& to) const {
     const Element* const from = gate + unit.row[kGateSide] + unit.column * (kPairs ? 2 : 1);
@@ -79,15 +126,22 @@ template <class U>
 inline constexpr bool kHasFixed = std::is_same_v<U, Element>;
 
 template <class U, Given kGiven>
-Status preload_given() {
+using ByTable = Activation<U, Tabulated, kGiven, kUnit<U, kGiven>>;
+
+template <class U, Given kGiven>
+Status preload_given(ActivationFunction function) {
   constexpr int kWhole = kUnit<U, kGiven>;
   PLANQ_TRY((cuda::preload(cuda::element_units<Activation<U, AnyFunction, kGiven, 1>>)));
-  if constexpr (!kHasFixed<U>)
+  if constexpr (!kHasFixed<U>) {
     return cuda::preload(cuda::element_units<Activation<U, AnyFunction, kGiven, kWhole>>);
-  else
-    return cuda::for_each_enumerator<ActivationFunction, Fixed>([](auto fixed) {
+  } else {
+    if constexpr (takes_table(ActivationFunction::Silu))
+      PLANQ_TRY(cuda::preload(cuda::resident_units<ByTable<U, kGiven>>,
+                              ByTable<U, kGiven>::kSharedBytes));
+    return cuda::by_enumerator<ActivationFunction, Fixed>(function, [](auto fixed) {
       return cuda::preload(cuda::element_units<Activation<U, decltype(fixed), kGiven, kWhole>>);
     });
+  }
 }
 
 template <class U, Given kGiven>
@@ -103,15 +157,21 @@ Status launch_given(const Sides& sides, const Call& call, Bound& bound) {
   if (!takes)
     return cuda::launch_units(Activation<U, AnyFunction, kGiven, 1>{gate, up, output, any},
                               sides.layout, call, bound);
-  if constexpr (!kHasFixed<U>)
+  if constexpr (!kHasFixed<U>) {
     return cuda::launch_units(Activation<U, AnyFunction, kGiven, kWhole>{gate, up, output, any},
                               sides.layout, call, bound);
-  else
+  } else {
+    if constexpr (takes_table(ActivationFunction::Silu))
+      if (takes_table(any.value) &&
+          cuda::is_worth_table<Element>(sides.layout.elements(), call.device.multiprocessors))
+        return cuda::launch_resident(ByTable<U, kGiven>{gate, up, output, {any.value}},
+                                     sides.layout, call, bound);
     return cuda::by_enumerator<ActivationFunction, Fixed>(any.value, [&](auto fixed) {
       return cuda::launch_units(
           Activation<U, decltype(fixed), kGiven, kWhole>{gate, up, output, fixed}, sides.layout,
           call, bound);
     });
+  }
 }
 
 // --- Rows that become codes ----------------------------------------------------------------------
@@ -139,8 +199,8 @@ constexpr int kResults = affine::kPerVector<Element>;
 template <Given kGiven>
 struct Sources {
   static constexpr bool kPairs = kGiven == Given::Pair, kSides = kGiven == Given::Sides;
-  cuda::Neighbours<Element, kPairs ? 2 * kResults : kResults> gate;
-  cuda::Neighbours<Element, kSides ? kResults : 1> up;
+  cuda::Packed<Element, kPairs ? 2 * kResults : kResults> gate;
+  cuda::Packed<Element, kSides ? kResults : 1> up;
 
   __device__ __forceinline__ void load(const CodeArgs& args, const ElementOffsets& at, int column) {
     gate.load(args.gate + at.at[kGateSide] + column * (kPairs ? 2 : 1));
@@ -150,17 +210,13 @@ struct Sources {
   __device__ __forceinline__ uint4 results(const F& function) const {
     float values[kResults];
 #pragma unroll
-    for (int i = 0; i < kResults; ++i) values[i] = math::widened(gate.each[kPairs ? 2 * i : i]);
+    for (int i = 0; i < kResults; ++i) values[i] = gate[kPairs ? 2 * i : i];
     function.apply(values);
     if constexpr (kPairs || kSides) {
 #pragma unroll
-      for (int i = 0; i < kResults; ++i)
-        values[i] *= math::widened(kPairs ? gate.each[2 * i + 1] : up.each[kSides ? i : 0]);
+      for (int i = 0; i < kResults; ++i) values[i] *= kPairs ? gate[2 * i + 1] : up[kSides ? i : 0];
     }
-    const auto rounded = cuda::narrow_neighbours<Element>(values);
-    uint4 vector;
-    memcpy(&vector, rounded.each, sizeof vector);
-    return vector;
+    return cuda::packed<Element>(values).vector(0);
   }
 };
 
@@ -181,9 +237,10 @@ __global__ void __launch_bounds__(kRowThreads)
   const int threads = static_cast<int>(blockDim.x);
   const std::int64_t row = cuda::cluster_index();
   const int block = args.cluster > 1 ? cuda::cluster_rank() : 0;
-  auto columns = cuda::held_columns<kPasses, kResults>(threads, args.codes.length);
+  auto columns =
+      cuda::held_columns<kPasses, kResults>(static_cast<int>(threadIdx.x), args.codes.length);
   columns.first += block * threads * kPasses * kResults;
-  const ElementOffsets at = args.layout.offsets(row);
+  const ElementOffsets at = cuda::row_offsets(args.layout, row);
   uint4 v[kPasses] = {};
   // The next vector is on its way while one is computed.
   Sources<kGiven> sources;
@@ -200,12 +257,41 @@ __global__ void __launch_bounds__(kRowThreads)
                                 v);
 }
 
+// Many rows by a table: a block has one after another. The table of bfloat16 leaves room for two
+// blocks on a multiprocessor.
+constexpr bool kSmallTable = std::is_same_v<Element, math::Bfloat16>;
+constexpr int kTableBlocks = kSmallTable ? 2 : 1;
+constexpr int kTableThreads = kSmallTable ? 512 : 1024, kTableVectors = kSmallTable ? 4 : 2;
+
+template <Given kGiven, affine::RowKind kKind>
+__global__ void __launch_bounds__(kTableThreads, kTableBlocks)
+    activate_tabulated(const __grid_constant__ CodeArgs args) {
+  Tabulated function = {args.function};
+  function.open(cuda::dynamic_shared());
+  const auto columns =
+      cuda::held_columns<kTableVectors, kResults>(static_cast<int>(threadIdx.x), args.codes.length);
+#pragma unroll 1
+  for (std::int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const ElementOffsets at = cuda::row_offsets(args.layout, row);
+    Sources<kGiven> sources[kTableVectors];
+#pragma unroll
+    for (int p = 0; p < kTableVectors; ++p)  // of no column: the first vector
+      sources[p].load(args, at, columns.has(p) ? columns.at(p) : 0);
+    uint4 v[kTableVectors];
+#pragma unroll
+    for (int p = 0; p < kTableVectors; ++p) v[p] = sources[p].results(function);
+    affine::store_held_row<kKind>(args.codes, row, affine::RowTeam{static_cast<int>(blockDim.x), 1},
+                                  columns, v);
+    __syncthreads();  // what the block has exchanged has been read
+  }
+}
+
 template <Given kGiven>
 __global__ void __launch_bounds__(kScatteredThreads)
     activate_scattered(const __grid_constant__ CodeArgs args) {
 #pragma unroll 1
   for (std::int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
-    const ElementOffsets at = args.layout.offsets(row);
+    const ElementOffsets at = cuda::row_offsets(args.layout, row);
     const Element* const gate = args.gate + at.at[kGateSide];
     affine::store_scattered_row(args.codes, row, [&](int i) {
       float value[1] = {math::widened(gate[kGiven == Given::Pair ? 2 * i : i])};
@@ -254,9 +340,41 @@ HeldKernel held_kernel(ActivationFunction function, affine::RowKind kind) {
   return activate_held<kGiven, kPasses, AnyFunction, Any>;
 }
 
+// By a table there are the kernels that layers want most: gated, with the sides apart, of a kind
+// that is known. Null: none takes this call.
+template <Given kGiven>
+HeldKernel table_kernel(ActivationFunction function, affine::RowKind kind) {
+  if constexpr (kGiven == Given::Sides) {
+    if (takes_table(function) && kind == affine::RowKind::Int8)
+      return activate_tabulated<kGiven, affine::RowKind::Int8>;
+    if (takes_table(function) && kind == affine::RowKind::E4M3)
+      return activate_tabulated<kGiven, affine::RowKind::E4M3>;
+  }
+  return nullptr;
+}
+
+template <Given kGiven>
+HeldKernel table_kernel(const CodeArgs& args, const Device& device) {
+  const std::int64_t length = args.codes.length;
+  const bool fits = length <= std::int64_t{kTableThreads} * kTableVectors * kResults;
+  if (!fits || !cuda::is_worth_table<Element>(args.rows * length, device.multiprocessors))
+    return nullptr;
+  return table_kernel<kGiven>(args.function, affine::kind_of(args.codes));
+}
+
 template <Given kGiven>
 Status launch_codes(const CodeArgs& given, bool held, const Call& call, Bound& bound) {
   CodeArgs args = given;
+  if (const HeldKernel kernel = held ? table_kernel<kGiven>(args, call.device) : nullptr) {
+    const std::int64_t warps =
+        cuda::ceil_div(args.codes.length, kTableVectors * kResults * cuda::kWarp);
+    const cuda::Grid grid = {
+        .blocks = std::min<std::int64_t>(args.rows,
+                                         std::max(call.device.multiprocessors, 1) * kTableBlocks),
+        .threads = dim3(static_cast<unsigned>(warps * cuda::kWarp)),
+        .shared_bytes = Tabulated::Table::kBytes};
+    return cuda::launch(kernel, grid, args, bound);
+  }
   const RowSpread spread = spread_of(args.codes.length, args.rows, call.device);
   if (!held || spread.cluster > kMostCluster || args.rows > cuda::kMaxIndex / kMostCluster) {
     const cuda::Grid grid = {.blocks = std::min(args.rows, cuda::kMaxIndex),
@@ -279,6 +397,8 @@ Status preload_codes(ActivationFunction function) {
   for (const auto kind : {Any, Int8, E4M3}) {
     PLANQ_TRY(cuda::preload(held_kernel<kGiven, 1>(function, kind)));
     PLANQ_TRY(cuda::preload(held_kernel<kGiven, kSeveral>(function, kind)));
+    if (const HeldKernel kernel = table_kernel<kGiven>(function, kind))
+      PLANQ_TRY(cuda::preload(kernel, Tabulated::Table::kBytes));
   }
   return cuda::preload(activate_scattered<kGiven>);
 }
@@ -340,7 +460,8 @@ struct CodeKernels {
 template <DType kOutputType>
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
   using U = math::Stored<kOutputType>;
-  return by_given(descriptor.as<Fields>(), [](auto given) { return preload_given<U, given>(); });
+  const Fields& f = descriptor.as<Fields>();
+  return by_given(f, [&](auto given) { return preload_given<U, given>(f.function); });
 }
 
 template <DType kOutputType>

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ 
 #pragma unroll
         for (int i = 0; i < kCount; ++i) values[i] = values[i] * factor;
       }
-      cuda::narrow_neighbours<Element>(values).store(output + unit * kCount);
+      cuda::packed<Element>(values).store(output + unit * kCount);
     }
   }
 }
