@@ -137,6 +137,8 @@ class Convention(Vocabulary):
     code's mantissa first.
     ``NVFP4``: groups of 16 float4_e2m1fn codes with float8_e4m3fn scales, under a scale of the
     whole tensor.
+    ``VLLM``: float8_e4m3fn codes with a float32 scale for each token, ``max|x| / 448``, whose range
+    may have an upper bound (``scale_ub``), and which is at least ``1 / (448 * 512)``.
     """
 
     PLANQ = "planq"
@@ -149,6 +151,7 @@ class Convention(Vocabulary):
     MX = "mx"
     MX_ROUND_UP = "mx_round_up"
     NVFP4 = "nvfp4"
+    VLLM = "vllm"
 
 
 class Rounding(Vocabulary):

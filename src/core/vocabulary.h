@@ -69,7 +69,8 @@ class OptionalEnum {
 #define PLANQ_CONVENTION_NAMES(_) \
   _(Planq, "planq") _(CompressedTensors, "compressed_tensors") _(Ggml, "ggml") \
   _(BitsAndBytes, "bitsandbytes") _(Baracuda, "baracuda") _(DeepSpeed, "deepspeed") \
-  _(DeepSpeedIntx, "deepspeed_intx") _(Mx, "mx") _(MxRoundUp, "mx_round_up") _(Nvfp4, "nvfp4")
+  _(DeepSpeedIntx, "deepspeed_intx") _(Mx, "mx") _(MxRoundUp, "mx_round_up") _(Nvfp4, "nvfp4") \
+  _(Vllm, "vllm")
 #define PLANQ_ROUNDING_NAMES(_) \
   _(NearestEven, "nearest_even") _(Stochastic, "stochastic") _(None, "none") \
   _(NearestAway, "nearest_away") _(NearestUp, "nearest_up")

@@ -36,6 +36,8 @@ def test_a_kernel_that_changed_since_is_noticed(
     source.with_name("another.cu").unlink()
     golden.UNDIGESTED.write_text("# one\n\nnew_operator.token/cuda/rows/bf16_s8\n")
     assert golden.unrecorded() == "no GPU has digested 1 kernels of new_operator; record them"
+    golden.UNDIGESTED.write_text("# one\n\nold_operator convention=new\n")
+    assert golden.unrecorded() == "no GPU has digested new cases of old_operator; record them"
 
 
 def test_a_build_says_the_digest_of_its_sources() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 from planq.audit.ops.affine.quantized_output import resolved
@@ -18,7 +19,8 @@ def codes_of(problem: Any) -> tuple[ctypes.Array[ctypes.c_char_p], ctypes.Array[
     )
     size = problem.scope[1] if problem.scope[0] == "group" else 0
     flags = (problem.also_output, problem.scale_given, problem.include_zero)
-    numbers = (q_min, q_max, size, *flags)
+    bound = math.nan if problem.scale_ub is None else problem.scale_ub
+    numbers = (q_min, q_max, size, *flags, bound)
     return (
         (ctypes.c_char_p * len(words))(*(word.encode() for word in words)),
         (ctypes.c_double * len(numbers))(*map(float, numbers)),

@@ -1,8 +1,9 @@
 """The recorded digests of GPUs, beside the sources that they belong to: see
 planq.audit.golden_files.
 
-Kernels that were written since wait in a list of their own, ``undigested.txt``: until a GPU has
-digested them they are compared with their references alone, and ``make release-check`` fails.
+Kernels and cases that were written since wait in a list of their own, ``undigested.txt``: until a
+GPU has digested them they are compared with their references alone, and ``make release-check``
+fails.
 """
 
 from __future__ import annotations
@@ -28,10 +29,21 @@ def source_id() -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def undigested() -> list[str]:
-    """The names of CUDA kernels that no GPU has digested yet; a line that begins with # is none."""
+def waiting() -> list[str]:
+    """What no GPU has digested yet, a line each; those that begin with # say something else."""
     lines = UNDIGESTED.read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def undigested() -> list[str]:
+    """The names of CUDA kernels that wait."""
+    return [line for line in waiting() if " " not in line]
+
+
+def undigested_cases() -> list[tuple[str, str]]:
+    """Operators whose kernels have digests, each with a word in the names of cases that wait."""
+    pairs = (line.split() for line in waiting() if " " in line)
+    return [(operator, word) for operator, word in pairs]
 
 
 def operator_of(name: str) -> str:
@@ -41,9 +53,12 @@ def operator_of(name: str) -> str:
 
 def unrecorded() -> str | None:
     """Why the digests are not those of the present kernels; None where they are."""
-    if waiting := undigested():
-        names = ", ".join(sorted({operator_of(name) for name in waiting}))
-        return f"no GPU has digested {len(waiting)} kernels of {names}; record them"
+    if kernels := undigested():
+        names = ", ".join(sorted({operator_of(name) for name in kernels}))
+        return f"no GPU has digested {len(kernels)} kernels of {names}; record them"
+    if cases := undigested_cases():
+        names = ", ".join(sorted({operator for operator, _ in cases}))
+        return f"no GPU has digested new cases of {names}; record them"
     sources, contents = source_id(), files()
     if any(content["source_id"] == sources for content in contents):
         return None

@@ -85,8 +85,9 @@ class ActivationDescriptor(Descriptor):
         nonfinite: What results that are no numbers become.
         include_zero: Asymmetric and measured only: the range always holds 0.
         nibble_order: 4-bit only: which nibble the first of two codes takes.
-        convention: Whose formulas make scales and codes: PLANQ, COMPRESSED_TENSORS, MX, MX_ROUND_UP
-            or NVFP4; where scales are given PLANQ.
+        convention: Whose formulas make scales and codes: PLANQ, COMPRESSED_TENSORS, MX,
+            MX_ROUND_UP, NVFP4 or VLLM; where scales are given PLANQ.
+        scale_ub: VLLM only: the largest magnitude of a row that makes a scale; None: any does.
 
     Raises:
         DescriptorError: A type that is not listed, or a layout without a gate; fields of codes
@@ -118,6 +119,7 @@ class ActivationDescriptor(Descriptor):
     include_zero: bool = True
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     convention: Convention = Convention.PLANQ
+    scale_ub: float | None = None
 
 
 @args_class

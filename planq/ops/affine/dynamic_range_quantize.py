@@ -59,6 +59,10 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         A NaN makes the scale of its group NaN under each of the three; the codes of such a group
         are 0, or NaN where they are fp8.
 
+        ``Convention.VLLM``, tokens, float8_e4m3fn: ``s = fl(min(M, scale_ub) / 448)``, without
+        ``scale_ub`` ``fl(M / 448)``; ``scale = max(s, fl(1 / (448 * 512)))``, also where ``M = 0``;
+        ``q = rne(clamp(fl(x / scale), -448, 448))``.
+
         The scale is rounded to ``scale_dtype`` and kept in its normal range before it is used. fp8
         codes round to nearest even with saturation and keep subnormals and the sign of zero.
         docs/numerics/affine.md holds the whole contract.
@@ -99,7 +103,10 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         nibble_order: 4-bit only: which nibble the first of two codes takes.
         convention: Which library's formulas make scales and codes. COMPRESSED_TENSORS has other
             defaults: ``q_min`` is the dtype's lowest, ``scale_dtype`` the input's. GGML, MX,
-            MX_ROUND_UP and NVFP4 leave only shape, types and nibble order to choose.
+            MX_ROUND_UP and NVFP4 leave only shape, types and nibble order to choose; VLLM leaves
+            ``nonfinite`` and ``scale_ub``, too.
+        scale_ub: VLLM only: the largest ``max|x|`` that makes a scale, in float32; larger elements
+            saturate. None: there is no bound.
 
     Raises:
         DescriptorError: Symmetric into an unsigned dtype, asymmetric into fp8, RATIO without
@@ -111,7 +118,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
         baracuda ``DynamicRangeQuantizePlan``; ONNX ``DynamicQuantizeLinear``; bitsandbytes
         ``int8_vectorwise_quant``; compressed-tensors ``calculate_qparams``; ggml
         ``quantize_row_q8_0_ref``, ``quantize_row_q4_0_ref``; OCP Microscaling Formats (MX) v1.0,
-        section 6.3.
+        section 6.3; vLLM ``dynamic_per_token_scaled_fp8_quant``.
     """
 
     operator: ClassVar[str] = "dynamic_range_quantize"
@@ -129,6 +136,7 @@ class DynamicRangeQuantizeDescriptor(Descriptor):
     include_zero: bool = True
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     convention: Convention = Convention.PLANQ
+    scale_ub: float | None = None
 
 
 @args_class

@@ -78,8 +78,9 @@ class RmsNormDescriptor(Descriptor):
         nonfinite: What results that are no numbers become.
         include_zero: Asymmetric and measured only: the range always holds 0.
         nibble_order: 4-bit only: which nibble the first of two codes takes.
-        convention: Whose formulas make scales and codes: PLANQ, COMPRESSED_TENSORS, MX, MX_ROUND_UP
-            or NVFP4; where scales are given PLANQ.
+        convention: Whose formulas make scales and codes: PLANQ, COMPRESSED_TENSORS, MX,
+            MX_ROUND_UP, NVFP4 or VLLM; where scales are given PLANQ.
+        scale_ub: VLLM only: the largest magnitude of a row that makes a scale; None: any does.
 
     Raises:
         DescriptorError: Another dtype, a last axis of other lengths, or a ``weight_offset`` that
@@ -113,6 +114,7 @@ class RmsNormDescriptor(Descriptor):
     include_zero: bool = True
     nibble_order: NibbleOrder = NibbleOrder.LOW_FIRST
     convention: Convention = Convention.PLANQ
+    scale_ub: float | None = None
 
 
 @args_class

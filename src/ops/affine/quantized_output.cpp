@@ -1,5 +1,6 @@
 #include "ops/affine/quantized_output.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -50,7 +51,8 @@ Fault check_convention(const QuantizedOutput& output) {
     return {"convention", "expected planq where scales are given, got " +
                               std::string(name_of(output.convention))};
   if (output.convention != Convention::Ggml) return {};
-  return {"convention", "expected planq, compressed_tensors, mx, mx_round_up or nvfp4, got ggml"};
+  return {"convention",
+          "expected planq, compressed_tensors, mx, mx_round_up, nvfp4 or vllm, got ggml"};
 }
 
 template <class Part>
@@ -70,7 +72,7 @@ Descriptor quantization(const Descriptor& whole, DType output_dtype, const Quant
   for (const char* const field :
        {"scope", "mode", "q_min", "q_max", "scale_dtype", "quotient", "nonfinite", "nibble_order"})
     part.copy(field);
-  if (!output.scale_given) part.copy("include_zero").copy("convention");
+  if (!output.scale_given) part.copy("include_zero").copy("convention").copy("scale_ub");
   return part.make(fault);
 }
 
@@ -102,8 +104,10 @@ Fault resolve(const Descriptor& descriptor, const Shape& shape, DType input_dtyp
     return fault;
   if (Fault fault = check_scope(shape, output); !fault.ok()) return fault;
   if (Fault fault = check_convention(output); !fault.ok()) return fault;
-  if (output.scale_given && !output.include_zero)
-    return {"include_zero", "goes with scales that are measured"};
+  const char* const measured = !output.include_zero           ? "include_zero"
+                               : !std::isnan(output.scale_ub) ? "scale_ub"
+                                                              : nullptr;
+  if (output.scale_given && measured) return {measured, "goes with scales that are measured"};
   Fault fault;
   const Descriptor part = quantization(descriptor, output_dtype, output, fault);
   if (!fault.ok()) return fault;

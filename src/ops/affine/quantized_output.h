@@ -33,6 +33,7 @@ struct QuantizedOutput {
   bool include_zero = true;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
   Convention convention = Convention::Planq;
+  double scale_ub = kUnsetBound;
 };
 
 // As lines of a field table; `at`: where the member is in Fields.
@@ -51,6 +52,7 @@ constexpr auto quantized_fields(std::size_t at) {
       PLANQ_FIELD(QuantizedOutput, include_zero),
       PLANQ_FIELD(QuantizedOutput, nibble_order),
       PLANQ_FIELD(QuantizedOutput, convention),
+      PLANQ_FIELD(QuantizedOutput, scale_ub),
   };
   for (Field& field : fields) field.offset = static_cast<std::uint16_t>(field.offset + at);
   return fields;

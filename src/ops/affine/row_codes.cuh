@@ -21,9 +21,7 @@ namespace planq::affine {
 // Operands of codes, as positions in the space of rows.
 enum RowOperand : int { kFloatingRow, kCodeRow, kScaleRow, kZeroPointRow };
 
-constexpr bool is_format(Convention convention) {
-  return convention != Convention::Planq && convention != Convention::CompressedTensors;
-}
+constexpr bool is_format(Convention convention) { return !math::is_affine(convention); }
 
 // Rows whose codes are asked for most often have code of their own, which is shorter: a small
 // launch waits for every instruction that it fetches. Int8, E4M3: measured rows, symmetric, DIVIDE,
@@ -47,7 +45,8 @@ PLANQ_HD math::AffineSpec<float> known_rows(const math::AffineSpec<float>& given
           .quotient = Quotient::Divide,
           .nonfinite = NonFinite::Propagate,
           .include_zero = given.include_zero,
-          .convention = Convention::Planq};
+          .convention = Convention::Planq,
+          .scale_ub = given.scale_ub};
 }
 
 // What is the same for all rows.
@@ -510,21 +509,21 @@ RowCodes<T> row_codes(const Shape& shape, DType output_dtype, const QuantizedOut
                       const CodeOperands& operands) {
   const int last = shape.rank - 1;
   const bool grouped = how.scope.kind == ScopeKind::Group && !how.scale_given;
-  return {
-      math::affine_spec<float>(output_dtype, how.scale_dtype, how.mode, how.quotient, how.nonfinite,
-                               how.include_zero, how.q_min, how.q_max, how.convention),
-      rows_of_codes(shape, how, operands),
-      static_cast<T*>(operands.floating.data),
-      static_cast<std::uint8_t*>(operands.output.data),
-      operands.scale.data,
-      static_cast<std::int32_t*>(operands.zero_point.data),
-      static_cast<const float*>(operands.inverse_tensor_scale.data),
-      grouped ? operands.scale.strides[last] : 0,
-      grouped && operands.zero_point.data ? operands.zero_point.strides[last] : 0,
-      static_cast<int>(shape.last()),
-      static_cast<int>(group_of(shape, how)),
-      how.scale_given,
-      how.nibble_order};
+  return {math::affine_spec<float>(output_dtype, how.scale_dtype, how.mode, how.quotient,
+                                   how.nonfinite, how.include_zero, how.q_min, how.q_max,
+                                   how.convention, how.scale_ub),
+          rows_of_codes(shape, how, operands),
+          static_cast<T*>(operands.floating.data),
+          static_cast<std::uint8_t*>(operands.output.data),
+          operands.scale.data,
+          static_cast<std::int32_t*>(operands.zero_point.data),
+          static_cast<const float*>(operands.inverse_tensor_scale.data),
+          grouped ? operands.scale.strides[last] : 0,
+          grouped && operands.zero_point.data ? operands.zero_point.strides[last] : 0,
+          static_cast<int>(shape.last()),
+          static_cast<int>(group_of(shape, how)),
+          how.scale_given,
+          how.nibble_order};
 }
 
 // The kind of rows, for kernels of their own.

@@ -2,6 +2,8 @@
 // affine contract of docs/numerics/affine.md, as scalar functions that both backends call.
 #pragma once
 
+#include <limits>
+
 #include "core/dtype.h"
 #include "math/formats.h"
 #include "math/ieee.h"
@@ -9,6 +11,12 @@
 namespace planq::math {
 
 inline constexpr std::int32_t kZeroPointLimit = 1 << 30;
+
+// The conventions that AffineSpec knows; formats of groups have kernels of their own.
+constexpr bool is_affine(Convention convention) {
+  return convention == Convention::Planq || convention == Convention::CompressedTensors ||
+         convention == Convention::Vllm;
+}
 
 // Everything about the arithmetic that does not depend on the data, resolved once per plan.
 template <class C>
@@ -23,13 +31,15 @@ struct AffineSpec {
   Quotient quotient;
   NonFinite nonfinite;
   bool include_zero;
-  Convention convention;  // Planq or CompressedTensors
+  Convention convention;  // is_affine()
+  C scale_ub;             // Vllm: no larger range makes a larger scale; NaN: there is no bound
 };
 
 template <class C>
 AffineSpec<C> affine_spec(DType output_dtype, DType scale_dtype, Mode mode, Quotient quotient,
                           NonFinite nonfinite, bool include_zero, double q_min, double q_max,
-                          Convention convention = Convention::Planq) {
+                          Convention convention = Convention::Planq,
+                          double scale_ub = std::numeric_limits<double>::quiet_NaN()) {
   const bool fp8 = is_fp8(output_dtype);
   return {static_cast<C>(q_min),
           static_cast<C>(q_max),
@@ -42,7 +52,8 @@ AffineSpec<C> affine_spec(DType output_dtype, DType scale_dtype, Mode mode, Quot
           quotient,
           nonfinite,
           include_zero,
-          convention};
+          convention,
+          static_cast<C>(scale_ub)};
 }
 
 // Range of a segment. Symmetric: high = max|x| and low is unused. `special` says that the segment
@@ -142,10 +153,19 @@ PLANQ_HD C compressed_tensors_scale(const AffineSpec<C>& spec, C peak) {
   return scale == C{0} ? epsilon_of<C>(spec.scale_dtype) : scale;
 }
 
+// vLLM: a range counts as scale_ub at most, and no scale is below 1 / (512 q_max).
+template <class C>
+PLANQ_HD C vllm_scale(const AffineSpec<C>& spec, C peak) {
+  const C scale = (spec.scale_ub < peak ? spec.scale_ub : peak) / spec.q_max;
+  const C least = C{1} / (spec.q_max * C{512});
+  return scale > least ? scale : least;
+}
+
 template <class C>
 PLANQ_HD SegmentParameters<C> symmetric_parameters(const AffineSpec<C>& spec, C peak) {
-  if (spec.convention == Convention::CompressedTensors) {
-    const C scale = compressed_tensors_scale(spec, peak);
+  if (spec.convention != Convention::Planq) {
+    const C scale = spec.convention == Convention::Vllm ? vllm_scale(spec, peak)
+                                                        : compressed_tensors_scale(spec, peak);
     return {scale, C{1} / scale, 0, false};
   }
   const C scale =

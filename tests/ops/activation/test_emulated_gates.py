@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import planq
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.activation.activation import cases
 from planq.audit.ops.elementwise.elements import TYPES
+from support import vllm
 from support.emulated_codes import codes_of, is_fused
 from support.emulated_operands import assert_same, held_by, listed, shape_of
 from support.emulation import emulated
@@ -80,3 +82,37 @@ def test_codes_have_the_bits_of_the_reference(
             listed(OPERANDS, held),
         )
         assert_same(held, wanted, f"{case.id}, past={past}")
+
+
+@pytest.mark.parametrize("nonfinite", ["propagate", "saturate"])
+@pytest.mark.parametrize("scale_ub", [None, 1.0, 1200.0, 2.0**-10])
+@pytest.mark.parametrize("past", [0, 1])
+def test_vllms_codes_have_the_bits_of_their_formula(
+    kernels: ctypes.CDLL, past: int, scale_ub: float | None, nonfinite: str
+) -> None:
+    """What RELU leaves as it is: ranges about the bound, zeros, subnormals, and no numbers."""
+    for width in (64, 520, 1025, 4096):
+        x = abs(vllm.hostile(np.float16, width, 1.0 if scale_ub is None else scale_ub, width))
+        x = abs(vllm.spoiled(x)) if width != 64 else x
+        problem = cases.Problem(
+            x.shape,
+            "relu",
+            gated=False,
+            layout="halves",
+            input_dtype="float16",
+            output_dtype="float8_e4m3fn",
+            nonfinite=nonfinite,
+            convention="vllm",
+            scale_ub=scale_ub,
+        )
+        wanted = vllm.quantized(x, scale_ub, nonfinite)
+        held = held_by({"input": x}, wanted, past)
+        kernels.run_codes(
+            ctypes.byref(shape_of(problem.shape)),
+            cases.FUNCTIONS.index(problem.function),
+            problem.gated,
+            LAYOUTS.index(problem.layout),
+            *codes_of(problem),
+            listed(OPERANDS, held),
+        )
+        assert_same(held, wanted, f"{problem}, past={past}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import planq
 import planq.memory
+from support import vllm
 
 SHARED: dict[str, Any] = {"shape": (3, 64), "input_dtype": "float32"}
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -22,6 +24,7 @@ ARGS = {
     "activation": planq.ActivationArgs,
 }
 every = pytest.mark.parametrize("name", KINDS)
+VLLM: dict[str, Any] = {"output_dtype": "float8_e4m3fn", "convention": "vllm"}
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"output_dtype": "float16", "mode": "asymmetric"}, "mode: goes with an output_dtype of codes"),
     ({"output_dtype": None, "also_output": True}, "also_output: goes with"),
@@ -39,6 +42,16 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"q_max": 128.0}, "q_max: expected a value"),
     ({"scale_given": True, "include_zero": False}, "include_zero: goes with scales that are"),
     ({"scale_given": True, "convention": "compressed_tensors"}, "convention: expected planq where"),
+    ({"output_dtype": "float16", "scale_ub": 1.0}, "scale_ub: goes with an output_dtype of codes"),
+    ({"scale_given": True, "scale_ub": 1.0}, "scale_ub: goes with scales that are measured"),
+    ({"scale_ub": 1.0}, "scale_ub: goes with Convention.VLLM"),
+    ({"convention": "vllm"}, "output_dtype: expected"),
+    ({**VLLM, "scale_given": True}, "convention: expected planq where scales are given"),
+    ({**VLLM, "scope": planq.Scope.group(32, -1)}, "scope: Convention.VLLM has a scale for each"),
+    ({**VLLM, "scale_ub": 0.0}, "scale_ub: expected a finite number above 0 in float32, got 0"),
+    ({**VLLM, "quotient": "reciprocal"}, "quotient: Convention.VLLM divides"),
+    ({**VLLM, "scale_dtype": "bfloat16"}, "scale_dtype: expected"),
+    ({**VLLM, "q_max": 240.0}, "q_max: Convention.VLLM has q_max 448"),
 )
 
 
@@ -125,3 +138,26 @@ def test_one_plan_has_the_bits_of_two(name: str) -> None:
     assert np.array_equal(apart, floating)
     assert np.array_equal(codes, given["output"])
     assert np.array_equal(scale, given["scale"])
+
+
+@every
+@pytest.mark.parametrize("norm_dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("nonfinite", ["propagate", "saturate"])
+def test_vllms_codes_of_results(name: str, norm_dtype: str, nonfinite: str) -> None:
+    """By the formula, on results as they are stored: bounds at ranges of rows and next to them."""
+    shape, fields = (24, 64), VLLM | {"norm_dtype": norm_dtype, "nonfinite": nonfinite}
+    given = operands(name, np.random.default_rng(4))
+    given["input"] = vllm.spoiled(vllm.hostile(np.float32, 64, 1.0))
+    floating = np.zeros(shape, ml_dtypes.bfloat16 if norm_dtype == "bfloat16" else norm_dtype)
+    given |= {"output": np.zeros(shape, ml_dtypes.float8_e4m3fn), "scale": np.zeros(24, np.float32)}
+    middle = np.float32(1)
+    for turn in range(4):
+        ends = (None, np.float32(0), middle, np.float32(np.inf))
+        bound = None if turn == 0 else float(np.nextafter(middle, ends[turn]))
+        desc = described(name, **fields, shape=shape, also_output=True, scale_ub=bound)
+        run(desc, ARGS[name](**given, floating_output=floating))
+        wanted = vllm.quantized(floating, bound, nonfinite)
+        assert np.array_equal(wanted["output"], given["output"].view(np.uint8))
+        assert wanted["scale"].tobytes() == given["scale"].tobytes()
+        ranges = np.abs(floating.astype(np.float32)).max(axis=1)
+        middle = np.sort(ranges[np.isfinite(ranges)])[-3]

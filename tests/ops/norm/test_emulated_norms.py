@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planq.audit.operators import expected, inputs_of
@@ -14,6 +16,8 @@ from planq.audit.ops.affine.quantized_output import is_coded
 from planq.audit.ops.norm.adapter import NormTests
 from planq.audit.ops.norm.layer_norm.adapter import TESTS as LAYER
 from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS
+from planq.audit.reference.formats import Arrays
+from support import vllm
 from support.emulated_codes import codes_of, is_fused
 from support.emulated_operands import assert_same, held_by, listed
 from support.emulation import emulated
@@ -69,10 +73,15 @@ def call(kernels: ctypes.CDLL, tests: NormTests, p: Any, held: Any, multiprocess
 
 
 def check(
-    kernels: ctypes.CDLL, tests: NormTests, case: Any, past: int, multiprocessors: int
+    kernels: ctypes.CDLL,
+    tests: NormTests,
+    case: Any,
+    past: int,
+    multiprocessors: int,
+    others: Arrays | None = None,
 ) -> None:
-    """Every output has the bits of the reference."""
-    p, wanted, given = case.problem, expected(case), inputs_of(case)
+    """Every output has the bits of the reference, or others where these are given."""
+    p, wanted, given = case.problem, expected(case) | (others or {}), inputs_of(case)
     rows = given["input"].size // p.shape[-1]
 
     def folded(name: str, values: Any) -> Any:
@@ -114,3 +123,27 @@ def test_codes_have_the_bits_of_the_reference(
     assert len(fused) >= 10
     for case in fused:
         check(kernels[1], tests, case, past, multiprocessors)
+
+
+@pytest.mark.parametrize("past", [0, 1])
+@pytest.mark.parametrize("tests", [RMS, LAYER], ids=["rms_norm", "layer_norm"])
+@pytest.mark.parametrize("kernels", ["bfloat16"], indirect=True)
+def test_vllms_codes_about_their_bound(
+    kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int
+) -> None:
+    """By the formula: a bound at the range of a row, next to it on both sides, and far below."""
+    own = [c for c in tests.cases() if c.problem.convention == "vllm" and c.size <= 2 * MOST]
+    fused = [c for c in own if c.problem.input_dtype == kernels[0] and is_fused(c.problem)]
+    assert fused
+    for case in fused:
+        problem = replace(case.problem, also_output=True)
+        floating = expected(replace(case, problem=problem))["floating_output"].astype(np.float32)
+        ranges = np.sort(np.abs(floating).max(axis=-1), axis=None)
+        middle = ranges[np.isfinite(ranges) & (ranges > 0)][-1:]
+        ends = (np.float32(0), middle, np.float32(np.inf))
+        bounds = [None, *(np.nextafter(middle, end) for end in ends), middle / np.float32(2**20)]
+        for bound in bounds if middle.size else bounds[:1]:
+            told = None if bound is None else float(bound[0])
+            bounded = replace(case, problem=replace(problem, scale_ub=told))
+            wanted = vllm.quantized(floating, told, problem.nonfinite)
+            check(kernels[1], tests, bounded, past, 1000, wanted)

@@ -34,6 +34,7 @@ inline planq::affine::QuantizedOutput codes_from(const char* const* words, const
   codes.also_output = numbers[3] != 0;
   codes.scale_given = numbers[4] != 0;
   codes.include_zero = numbers[5] != 0;
+  codes.scale_ub = numbers[6];
   return codes;
 }
 

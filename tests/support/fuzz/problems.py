@@ -43,6 +43,7 @@ UNUSUAL: dict[str, tuple[Any, ...]] = {
     "threshold": (0.0, 1e-45, 1e-38, 0.5, 1.0, 448.0, 65504.0, 1e38),
     "error_feedback": (None, 0.0, 1e-45, 0.5, 1.0, -1.0, 3.0),
     "bits": (None, *range(2, 9)),
+    "scale_ub": (None, 1e-45, 2.0**-9, 0.1, 1.0, 448.0, 1e4, 3.4e38),
 }
 # Operators that take multiples of powers of two more often than others do.
 WHOLE = {"reorder_mixed_dtype_weight": 0.95, "linear_4bit": 0.7}
@@ -273,8 +274,17 @@ def of_one_kind(draw: Draw, problem: Any) -> Any:
     return replace(problem, **no_blocks, input_scope=None, weight_scope=scope)
 
 
+def with_its_bound(draw: Draw, problem: Any) -> Any:
+    """A bound of ranges goes with vLLM's convention alone."""
+    vllm = problem.convention == "vllm"
+    return replace(problem, scale_ub=draw.choice(UNUSUAL["scale_ub"]) if vllm else None)
+
+
 # Problems whose fields go together in a way that changes of one at a time would miss.
 TOGETHER = {
+    **dict.fromkeys(
+        ("dynamic_range_quantize", "rms_norm", "layer_norm", "activation"), with_its_bound
+    ),
     "swizzled_quantize": whole_groups,
     "linear_4bit": whole_runs,
     "linear_mixed": whole_runs,

@@ -31,6 +31,8 @@ FORMATS = (
     *(("mx_round_up", dtype, 32) for dtype in ("float4_e2m1fn", *FLOAT8)),
     ("nvfp4", "float4_e2m1fn", 16),
 )
+# vLLM's: none, below most ranges of results, and among them.
+RANGE_BOUNDS = (None, 0.001, 0.5, 2.0, 1200.0)
 GROUPS = (8, 16, 32, 64, 128, 256, 7, 5, 1000)
 GIVEN: tuple[ScopeSpec, ...] = (("tensor",), ("channel", -1), ("token",), ("group", 32, -1))
 
@@ -52,6 +54,7 @@ class Codes:
     include_zero: bool = True
     nibble_order: str = "low_first"
     convention: str = "planq"
+    scale_ub: float | None = None
 
 
 NAMES = tuple(item.name for item in fields(Codes))
@@ -87,8 +90,8 @@ def _shared(problem: Any) -> dict[str, Any]:
 
 
 def _measured(problem: Any) -> Measured:
-    more = {"include_zero": problem.include_zero, "convention": problem.convention}
-    return Measured(**_shared(problem), **more)
+    own = ("include_zero", "convention", "scale_ub")
+    return Measured(**_shared(problem), **{name: getattr(problem, name) for name in own})
 
 
 def _given(problem: Any) -> QuantizeProblem:
@@ -158,6 +161,9 @@ def _kinds() -> Iterator[dict[str, Any]]:
             yield {"output_dtype": dtype, "convention": "compressed_tensors", "place": "token"}
     for convention, dtype, size in FORMATS:
         yield {"output_dtype": dtype, "convention": convention, "place": size}
+    for bound in RANGE_BOUNDS:
+        vllm = {"output_dtype": "float8_e4m3fn", "convention": "vllm", "scale_ub": bound}
+        yield {**vllm, "place": "token"}
 
 
 def _chosen(kind: dict[str, Any], draw: Chooser) -> dict[str, Any]:
@@ -170,6 +176,8 @@ def _chosen(kind: dict[str, Any], draw: Chooser) -> dict[str, Any]:
     if isinstance(place, int):
         return {**made, "scope": ("group", place, -1)}
     made["nonfinite"] = draw.pick(("propagate", "propagate", "saturate"))
+    if kind.get("convention") == "vllm":
+        return made
     made["scale_dtype"] = draw.pick((None, None, None, "float16", "bfloat16", "float64"))
     rules = ("divide", "divide", "reciprocal", "ratio")
     plain = kind.get("mode") == "symmetric"

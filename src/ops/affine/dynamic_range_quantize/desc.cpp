@@ -27,28 +27,31 @@ Fault resolve_compressed_tensors(Fields& f) {
   return {};
 }
 
-// Formats of groups leave little to choose but the input: this is what each fixes.
-struct GroupFormat {
+// Other conventions leave little to choose but the input: this is what each fixes.
+struct FixedFormat {
   std::string_view name;
   std::span<const DType> outputs;
   DType scale_dtype;
-  std::int64_t size;
-  bool whole;         // groups have no rest
-  Quotient quotient;  // the only one that the formulas know
+  std::int64_t size;       // of a group; 0: tokens have the scales
+  bool whole;              // groups have no rest
+  Quotient quotient;       // the only one that the formulas know
+  bool saturates = false;  // any NonFinite goes with it
 };
 constexpr DType kGgmlCodes[] = {DType::Int8, DType::Int4};
 constexpr DType kMxCodes[] = {DType::Float4E2M1FN, DType::Float8E4M3FN, DType::Float8E5M2};
 constexpr DType kNvfp4Codes[] = {DType::Float4E2M1FN};
-constexpr GroupFormat kGgml{"GGML",     kGgmlCodes, DType::Float16,
+constexpr DType kVllmCodes[] = {DType::Float8E4M3FN};
+constexpr FixedFormat kGgml{"GGML",     kGgmlCodes, DType::Float16,
                             kGgmlBlock, true,       Quotient::Reciprocal};
-constexpr GroupFormat kMx{"MX",           kMxCodes, DType::Float8E8M0FNU,
+constexpr FixedFormat kMx{"MX",           kMxCodes, DType::Float8E8M0FNU,
                           math::kMxGroup, false,    Quotient::Divide};
-constexpr GroupFormat kMxRoundUp{"MX_ROUND_UP",  kMxCodes, DType::Float8E8M0FNU,
+constexpr FixedFormat kMxRoundUp{"MX_ROUND_UP",  kMxCodes, DType::Float8E8M0FNU,
                                  math::kMxGroup, false,    Quotient::Divide};
-constexpr GroupFormat kNvfp4{"NVFP4",           kNvfp4Codes, DType::Float8E4M3FN,
+constexpr FixedFormat kNvfp4{"NVFP4",           kNvfp4Codes, DType::Float8E4M3FN,
                              math::kNvfp4Group, false,       Quotient::Reciprocal};
+constexpr FixedFormat kVllm{"VLLM", kVllmCodes, DType::Float32, 0, false, Quotient::Divide, true};
 
-constexpr const GroupFormat* format_by(Convention convention) {
+constexpr const FixedFormat* format_by(Convention convention) {
   switch (convention) {
     case Convention::Ggml:
       return &kGgml;
@@ -58,12 +61,16 @@ constexpr const GroupFormat* format_by(Convention convention) {
       return &kMxRoundUp;
     case Convention::Nvfp4:
       return &kNvfp4;
+    case Convention::Vllm:
+      return &kVllm;
     default:
       return nullptr;
   }
 }
 
-Fault resolve_groups(const Fields& f, const std::string& name, const GroupFormat& format) {
+Fault check_scope(const Fields& f, const std::string& name, const FixedFormat& format) {
+  if (format.size == 0 && f.scope.kind == ScopeKind::Token) return {};
+  if (format.size == 0) return {"scope", name + " has a scale for each token: Scope.token()"};
   const int last = f.shape.rank - 1;
   if (f.scope.kind != ScopeKind::Group || f.scope.axis != last || f.scope.size != format.size)
     return {"scope",
@@ -86,7 +93,19 @@ Fault resolve_codes(Fields& f, const std::string& name) {
   return {};
 }
 
-Fault resolve_format(Fields& f, const GroupFormat& format) {
+// The rules of division and of what is not finite.
+Fault resolve_rules(Fields& f, const std::string& name, const FixedFormat& format) {
+  if (format.quotient == Quotient::Divide && f.quotient != Quotient::Divide)
+    return {"quotient", name + " divides: Quotient.DIVIDE"};
+  if (f.quotient == Quotient::Ratio)
+    return {"quotient", name + " multiplies by 1 / scale: Quotient.RECIPROCAL"};
+  if (f.nonfinite != NonFinite::Propagate && !format.saturates)
+    return {"nonfinite", name + " goes with NonFinite.PROPAGATE"};
+  f.quotient = format.quotient;
+  return {};
+}
+
+Fault resolve_format(Fields& f, const FixedFormat& format) {
   constexpr DType kInputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
   const DType scales[] = {format.scale_dtype};
   const std::string name = "Convention." + std::string(format.name);
@@ -95,17 +114,20 @@ Fault resolve_format(Fields& f, const GroupFormat& format) {
   if (Fault fault = checks::dtype("output_dtype", f.output_dtype, format.outputs); !fault.ok())
     return fault;
   if (Fault fault = checks::dtype("scale_dtype", f.scale_dtype, scales); !fault.ok()) return fault;
-  if (Fault fault = resolve_groups(f, name, format); !fault.ok()) return fault;
+  if (Fault fault = check_scope(f, name, format); !fault.ok()) return fault;
   if (f.mode != Mode::Symmetric) return {"mode", name + " goes with Mode.SYMMETRIC"};
   if (Fault fault = resolve_codes(f, name); !fault.ok()) return fault;
-  if (format.quotient == Quotient::Divide && f.quotient != Quotient::Divide)
-    return {"quotient", name + " divides by a power of two, exactly: Quotient.DIVIDE"};
-  if (f.quotient == Quotient::Ratio)
-    return {"quotient", name + " multiplies by 1 / scale: Quotient.RECIPROCAL"};
-  if (f.nonfinite != NonFinite::Propagate)
-    return {"nonfinite", name + " goes with NonFinite.PROPAGATE"};
-  f.quotient = format.quotient;
-  return {};
+  return resolve_rules(f, name, format);
+}
+
+// A range as float32 has it, which the kernels take.
+Fault check_scale_ub(const Fields& f) {
+  if (std::isnan(f.scale_ub)) return {};
+  if (f.convention != Convention::Vllm) return {"scale_ub", "goes with Convention.VLLM"};
+  const auto bound = static_cast<float>(f.scale_ub);
+  if (bound > 0 && math::is_finite(bound)) return {};
+  return {"scale_ub",
+          "expected a finite number above 0 in float32, got " + checks::number(f.scale_ub)};
 }
 
 Fault resolve_convention(Fields& f) {
@@ -117,9 +139,10 @@ Fault resolve_convention(Fields& f) {
     default:
       break;
   }
-  if (const GroupFormat* format = format_by(f.convention)) return resolve_format(f, *format);
-  return {"convention", "expected planq, compressed_tensors, ggml, mx, mx_round_up or nvfp4, got " +
-                            std::string(name_of(f.convention))};
+  if (const FixedFormat* format = format_by(f.convention)) return resolve_format(f, *format);
+  return {"convention",
+          "expected planq, compressed_tensors, ggml, mx, mx_round_up, nvfp4 or vllm, got " +
+              std::string(name_of(f.convention))};
 }
 
 Fault resolve(Descriptor& descriptor) {
@@ -127,9 +150,9 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, checks::kFloats); !fault.ok())
     return fault;
-  // A format of groups has codes of its own, and checks them itself.
-  const bool grouped = format_by(f.convention) != nullptr;
-  if (!grouped)
+  // A fixed format checks its codes and scales itself.
+  const bool fixed = format_by(f.convention) != nullptr;
+  if (!fixed)
     if (Fault fault = checks::dtype("output_dtype", f.output_dtype, checks::kCodes); !fault.ok())
       return fault;
   if (Fault fault = checks::scope(f.scope, f.shape); !fault.ok()) return fault;
@@ -141,7 +164,8 @@ Fault resolve(Descriptor& descriptor) {
   if (Fault fault = resolve_convention(f); !fault.ok()) return fault;
   if (Fault fault = checks::bounds(f.output_dtype, f.mode, f.q_min, f.q_max); !fault.ok())
     return fault;
-  return grouped ? Fault{} : checks::scale_dtype(f.input_dtype, f.scale_dtype);
+  if (Fault fault = check_scale_ub(f); !fault.ok()) return fault;
+  return fixed ? Fault{} : checks::scale_dtype(f.input_dtype, f.scale_dtype);
 }
 
 Reason rows_of(const Descriptor& descriptor) {

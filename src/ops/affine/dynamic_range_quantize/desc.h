@@ -27,6 +27,7 @@ struct Fields {
   bool include_zero = true;
   NibbleOrder nibble_order = NibbleOrder::LowFirst;
   Convention convention = Convention::Planq;
+  double scale_ub = kUnsetBound;
 };
 
 inline constexpr Field kFields[] = {
@@ -43,6 +44,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, include_zero),
     PLANQ_FIELD(Fields, nibble_order),
     PLANQ_FIELD(Fields, convention),
+    PLANQ_FIELD(Fields, scale_ub),
 };
 
 // Positions in Operands.
@@ -69,15 +71,14 @@ inline Fields with_groups(Fields f) {
 template <class C>
 math::AffineSpec<C> spec_of(const Fields& f) {
   return math::affine_spec<C>(f.output_dtype, f.scale_dtype, f.mode, f.quotient, f.nonfinite,
-                              f.include_zero, f.q_min, f.q_max, f.convention);
+                              f.include_zero, f.q_min, f.q_max, f.convention, f.scale_ub);
 }
 
-// Kernels of ranges and scales know two conventions; formats of groups have kernels of their own.
+// Formats of groups have kernels of their own.
 inline Reason rejects_formats(const Fields& f) {
-  if (f.convention == Convention::Planq || f.convention == Convention::CompressedTensors)
-    return Reason::accept();
+  if (math::is_affine(f.convention)) return Reason::accept();
   return Reason::refuse(ReasonKind::Feature,
-                        "computes convention planq or compressed_tensors, not ",
+                        "computes convention planq, compressed_tensors or vllm, not ",
                         name_of(f.convention));
 }
 

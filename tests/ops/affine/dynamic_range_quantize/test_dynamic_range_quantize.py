@@ -621,7 +621,7 @@ def test_a_convention_refuses_what_it_has_no_formula_for(
 @pytest.mark.parametrize("convention", ["bitsandbytes", "baracuda"])
 def test_conventions_of_products_make_no_scales(convention: str) -> None:
     """They say how sums take scales, not how scales are measured."""
-    with pytest.raises(planq.DescriptorError, match="ggml, mx, mx_round_up or nvfp4") as caught:
+    with pytest.raises(planq.DescriptorError, match="mx_round_up, nvfp4 or vllm") as caught:
         planq.DynamicRangeQuantizeDescriptor(
             shape=(4, 8), input_dtype="float32", output_dtype="int8", convention=convention
         )

@@ -18,6 +18,7 @@ from planq.audit.ops.affine.dynamic_range_quantize.cases import (
     format_cases,
     outputs,
     sampled_cases,
+    vllm_cases,
 )
 from planq.audit.ops.affine.dynamic_range_quantize.instantiations import instantiation_cases
 from planq.audit.ops.affine.dynamic_range_quantize.reference import Problem
@@ -44,6 +45,7 @@ def descriptor(problem: Problem) -> planq.DynamicRangeQuantizeDescriptor:
         include_zero=problem.include_zero,
         nibble_order=planq.NibbleOrder(problem.nibble_order),
         convention=planq.Convention(problem.convention),
+        scale_ub=problem.scale_ub,
     )
 
 
@@ -51,7 +53,7 @@ def descriptor(problem: Problem) -> planq.DynamicRangeQuantizeDescriptor:
 def all_cases() -> tuple[Case, ...]:
     """The sample of the table, the shapes for the kernels' bodies, then other conventions."""
     shapes = (item.case for item in instantiation_cases())
-    return (*sampled_cases(), *shapes, *convention_cases(), *format_cases())
+    return (*sampled_cases(), *shapes, *convention_cases(), *format_cases(), *vllm_cases())
 
 
 def as_problem(problem: Hashable) -> Problem:

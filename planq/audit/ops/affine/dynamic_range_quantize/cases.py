@@ -375,6 +375,34 @@ def convention_cases() -> tuple[Case, ...]:
     return tuple(cases)
 
 
+VLLM_SEED = 40000
+# Beside no bound: usual ones, one below all ranges, and one above.
+RANGE_BOUNDS = (None, None, 1200.0, 1.0, 0.0625, 1e-30, 3e38)
+VLLM_SHAPES = (*TOKEN_SHAPES, (1500, 256), (3, 33000), (1, 2**19))
+
+
+@cache
+def vllm_cases() -> tuple[Case, ...]:
+    """vLLM's rule for every input, in rows that every kernel of tokens takes."""
+    cases: list[Case] = []
+    for input_dtype in microscaling.INPUTS:
+        for shape in VLLM_SHAPES:
+            seed = VLLM_SEED + len(cases)
+            chooser = Chooser(seed)
+            problem = Problem(
+                shape=shape,
+                input_dtype=input_dtype,
+                output_dtype="float8_e4m3fn",
+                nonfinite=chooser.pick(("propagate", "saturate")),
+                convention="vllm",
+                scale_ub=chooser.pick(RANGE_BOUNDS),
+            )
+            small = math.prod(shape) < 2**17
+            kinds = (*KINDS, "subnormal", "zeros", "normal") if small else ("tiled",)
+            cases.append(Case(problem, chooser.pick(kinds), seed))
+    return tuple(cases)
+
+
 @cache
 def empty_cases() -> tuple[Case, ...]:
     """Tensors without elements, of every scope, some with segments and some without."""

@@ -49,6 +49,7 @@ class Problem:
     include_zero: bool = True
     nibble_order: str = "low_first"
     convention: str = "planq"
+    scale_ub: float | None = None
 
     @property
     def compute(self) -> Any:
@@ -186,6 +187,8 @@ def symmetric_scale(problem: Problem, lo: Array, hi: Array) -> Array:
     M = np.maximum(np.abs(lo), np.abs(hi))
     if problem.convention == "compressed_tensors":
         return compressed_tensors_scale(problem, M)
+    if problem.convention == "vllm":
+        return vllm_scale(problem, M)
     s = np.where(M == 0, C(1), np.maximum(M / C(problem.bounds[1]), np.finfo(C).smallest_normal))
     return as_stored(problem, s)
 
@@ -199,6 +202,13 @@ def compressed_tensors_scale(problem: Problem, M: Array) -> Array:
     if fmt.precision <= FLOATS[np.dtype(C).name].precision:
         s = round_to(np.minimum(s, C(fmt.largest)).astype(C), fmt)
     return np.where(s == 0, C(2.0 ** (1 - fmt.precision)), s).astype(C)
+
+
+def vllm_scale(problem: Problem, M: Array) -> Array:
+    """`max(fl(min(M, scale_ub) / 448), fl(1 / (448 * 512)))`; without a bound of M itself."""
+    C = problem.compute
+    bound = C(np.inf if problem.scale_ub is None else problem.scale_ub)
+    return np.asarray(np.maximum(np.minimum(M, bound) / C(448), C(1) / C(448 * 512)))
 
 
 def group_format(problem: Problem, x: Array, inverse_tensor_scale: Array | None) -> Quantized:

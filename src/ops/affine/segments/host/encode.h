@@ -214,19 +214,22 @@ class SegmentEncoder {
     batch.inverse[i] = parameters.inverse;
     batch.zero_point[i] = parameters.zero_point;
     batch.zero_code[i] = static_cast<std::uint8_t>(parameters.zero_point);
-    batch.method[i] = method_of(parameters, batch.special[i]);
+    batch.method[i] = method_of(parameters, batch.high[i], batch.special[i]);
     const C zero = static_cast<C>(parameters.zero_point);
     batch.low[i] = recipe_.q_min - zero;
     batch.high[i] = recipe_.q_max - zero;
   }
 
-  EncodeMethod method_of(const math::SegmentParameters<C>& parameters, bool special) const {
+  EncodeMethod method_of(const math::SegmentParameters<C>& parameters, C high, bool special) const {
     if (parameters.poisoned) return EncodeMethod::Poisoned;
     const std::int32_t zero = parameters.zero_point;
     if (special || zero > kLargestVectorZeroPoint || zero < -kLargestVectorZeroPoint)
       return EncodeMethod::Scalar;
-    const bool vector = recipe_.quotient == Quotient::Divide ? is_exact(parameters.scale)
-                                                             : math::is_finite(parameters.inverse);
+    // Under a bound of the range a quotient may overflow, and what overflowed cannot be corrected.
+    const bool vector =
+        recipe_.quotient == Quotient::Divide
+            ? is_exact(parameters.scale) && math::is_finite(high * parameters.inverse)
+            : math::is_finite(parameters.inverse);
     return vector ? EncodeMethod::Vector : EncodeMethod::Scalar;
   }
 
