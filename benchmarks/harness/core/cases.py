@@ -210,6 +210,7 @@ class Case:
             "norm": getattr(desc, "norm_weight_dtype", None) is not None,
             "transpose": getattr(desc, "transpose", False),
             "inverse": getattr(desc, "inverse", False),
+            "vllm": getattr(desc, "convention", None) is planq.Convention.VLLM,
         }
         return "".join(f"_{name}" for name, holds in kinds.items() if holds)
 
