@@ -119,7 +119,7 @@ class Part:
         """The part of an operand."""
         if name == "offset":  # the draws of the first element that is left
             return operand + int(self.places[0]) * matrix_shape(self.case)[1] // 4
-        if not isinstance(operand, torch.Tensor) or name in WHOLE:
+        if not isinstance(operand, torch.Tensor) or name in WHOLE or operand.numel() == 1:
             return operand
         if name in BY_SEGMENT:
             return self._of_segments(operand)

@@ -70,8 +70,9 @@ struct Tabulated {
   }
 };
 // Whether a table is faster: the type has few numbers, and the function is more than a comparison.
+constexpr bool kHasTable = sizeof(Element) == 2;
 constexpr bool takes_table(ActivationFunction function) {
-  return sizeof(Element) == 2 && function != ActivationFunction::Relu &&
+  return kHasTable && function != ActivationFunction::Relu &&
          function != ActivationFunction::ReluSquared;
 }
 
@@ -135,7 +136,7 @@ Status preload_given(ActivationFunction function) {
   if constexpr (!kHasFixed<U>) {
     return cuda::preload(cuda::element_units<Activation<U, AnyFunction, kGiven, kWhole>>);
   } else {
-    if constexpr (takes_table(ActivationFunction::Silu))
+    if constexpr (kHasTable)
       PLANQ_TRY(cuda::preload(cuda::resident_units<ByTable<U, kGiven>>,
                               ByTable<U, kGiven>::kSharedBytes));
     return cuda::by_enumerator<ActivationFunction, Fixed>(function, [](auto fixed) {
@@ -161,7 +162,7 @@ Status launch_given(const Sides& sides, const Call& call, Bound& bound) {
     return cuda::launch_units(Activation<U, AnyFunction, kGiven, kWhole>{gate, up, output, any},
                               sides.layout, call, bound);
   } else {
-    if constexpr (takes_table(ActivationFunction::Silu))
+    if constexpr (kHasTable)
       if (takes_table(any.value) &&
           cuda::is_worth_table<Element>(sides.layout.elements(), call.device.multiprocessors))
         return cuda::launch_resident(ByTable<U, kGiven>{gate, up, output, {any.value}},
@@ -413,7 +414,9 @@ Status by_given(const Fields& f, const Use& use) {
   return use(GivenConstant<Given::Sides>{});
 }
 
-struct CodeKernels {
+// A template, so that a type without such kernels compiles none.
+template <class T>
+struct CodeKernelsOf {
   static Reason rejects(const Descriptor& descriptor, const Device&) {
     const Fields& f = descriptor.as<Fields>();
     const Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kElement, f.input_dtype);
@@ -447,13 +450,14 @@ struct CodeKernels {
     });
   }
   static constexpr auto kernels() {
-    if constexpr (sizeof(Element) == 2)
+    if constexpr (sizeof(T) == 2)
       return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda, 90>(
           "activation", "rows", rejects, prepare, bind)};
     else
       return std::array<Kernel, 0>{};
   }
 };
+using CodeKernels = CodeKernelsOf<Element>;
 
 // --- Kernels of the registry ---------------------------------------------------------------------
 
