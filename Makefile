@@ -71,7 +71,8 @@ help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
-	@echo "make exhaustive  the elementary functions of every instruction set for all 2^32 inputs"
+	@echo "make exhaustive  the elementary functions of every instruction set for all 2^32 inputs;"
+	@echo "               and the tests that take less in make test, with all that they can take"
 	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds;"
 	@echo "               and those that coverage guides, ten minutes each: make fuzz-guided runs these alone"
 	@echo "make faults    whether planq audit refutes every wrong kernel of tests/faults; make gpu-faults likewise"
@@ -119,8 +120,10 @@ gpu-faults: gpu-install
 release-check: $(VENV)/planq-test
 	$(BIN)/python tests/release_check.py
 
-# ARGS="--level avx2 silu" takes some levels and functions.
+# Tests that take less in make test. ARGS="--level avx2 silu" takes some levels and functions alone.
+IN_PART := tests/registry tests/ops/statistics/estimate_quantiles
 exhaustive: $(VENV)/planq-test
+	$(if $(ARGS),,PLANQ_EXHAUSTIVE=1 $(PYTEST) $(IN_PART))
 	PYTHONSAFEPATH=1 $(BIN)/python tests/functions/exhaustive.py $(ARGS)
 
 lint: $(VENV)/requirements-test

@@ -109,7 +109,14 @@ def accepted(operator: str, name: str, device: str, *, empty: bool = False) -> t
     """The operator's cases that the kernel takes."""
     tests = ADAPTERS[operator]
     cases = tests.empty_cases() if empty else tests.cases()
-    return tuple(case for case in cases if takes(operator, name, case, device))
+    if not selections.knows(operator, name, device):
+        return tuple(case for case in cases if accepts(operator, name, case.problem, device))
+    known = selections.takers(operator, device, empty=empty)
+    return tuple(
+        case
+        for case, names in zip(cases, known, strict=True)
+        if (accepts(operator, name, case.problem, device) if names is None else name in names)
+    )
 
 
 def spread(items: Sequence[C], count: int) -> list[C]:

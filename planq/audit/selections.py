@@ -275,10 +275,23 @@ def cover(operator: str, device: str) -> Iterator[Case]:
             yield case
 
 
+@cache
+def takers(operator: str, device: str, *, empty: bool) -> tuple[frozenset[str] | None, ...]:
+    """Of each of an operator's cases the recorded kernels that take it; None where it is new."""
+    tests, known = OPERATORS[operator], recorded(operator, recorded_name(device))
+    cases = tests.empty_cases() if empty else tests.cases()
+    tables = [known.get(key(case)) for case in cases]
+    return tuple(table.takers if table else None for table in tables)
+
+
+def knows(operator: str, name: str, device: str) -> bool:
+    """Whether the record has what a kernel answers on a device."""
+    return operator in OPERATORS and name in names_on(operator, recorded_name(device))
+
+
 def takes(operator: str, name: str, case: Case, device: str) -> bool | None:
     """Whether a kernel takes a case, where the record knows; None elsewhere."""
-    known = recorded_name(device)
-    if operator not in OPERATORS or name not in names_on(operator, known):
+    if not knows(operator, name, device):
         return None
-    table = recorded(operator, known).get(key(case))
+    table = recorded(operator, recorded_name(device)).get(key(case))
     return name in table.takers if table else None

@@ -21,6 +21,11 @@ function(pybind11_add_module target)
   add_library(${target} MODULE "${PROJECT_SOURCE_DIR}/src/bindings/python/module.cpp")
 endfunction()
 """
+# What one configuration sets, the next one in its folder sets back.
+DEFAULTS = (
+    *("PLANQ_CUDA=OFF", "PLANQ_WERROR=OFF", "PLANQ_TEST_OPERATORS=OFF"),
+    *("PLANQ_SANITIZE=", "CMAKE_CXX_FLAGS="),
+)
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "src", "tests/operators", "build_backend", "planq")
 
 
@@ -33,15 +38,13 @@ class Tree:
     package: Path
     seen: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def configured(self, name: str, *options: str) -> Mapping[str, str]:
-        """What build_info.h says; once for each name."""
+    def configured(self, name: str, *options: str, folder: str = "first") -> Mapping[str, str]:
+        """What build_info.h says; once for each name. CMake looks at a compiler once a folder."""
         if name not in self.seen:
-            where = f"-Dpybind11_DIR={self.package}"
-            binary = self.builds / name
-            off = "-DPLANQ_CUDA=OFF"
-            programs.run(
-                programs.tool("cmake"), "-S", self.sources, "-B", binary, where, off, *options
-            )
+            defaults = [f"-D{each}" for each in (f"pybind11_DIR={self.package}", *DEFAULTS)]
+            binary = self.builds / folder
+            cmake = programs.tool("cmake")
+            programs.run(cmake, "-S", self.sources, "-B", binary, *defaults, *options)
             text = (binary / "generated" / "build_info.h").read_text()
             found = re.findall(r'^#define PLANQ_(\w+) "(.*)"$', text, re.MULTILINE)
             self.seen[name] = {key.lower(): value for key, value in found}
@@ -70,7 +73,7 @@ def test_what_changes_no_code_changes_no_identity(tree: Tree) -> None:
     """Warnings, and folders: those of the build and those that flags name."""
     first = tree.configured("first")
     flags = "-DCMAKE_CXX_FLAGS=-Wno-attributes -ffile-prefix-map=/somewhere=."
-    assert tree.configured("harmless", "-DPLANQ_WERROR=ON", flags) == first
+    assert tree.configured("harmless", "-DPLANQ_WERROR=ON", flags, folder="harmless") == first
     assert re.fullmatch(r"[0-9a-f]{16}", first["build_id"])
     assert first["source_id"] == planq.build_info().source_id
     assert first["source_id"] != first["build_id"]
@@ -92,6 +95,7 @@ def test_what_changes_code_changes_the_identity(
     assert other["build_id"] != first["build_id"]
     assert other["source_id"] == first["source_id"]
     assert flags in other["flags"]
+    assert tree.configured(f"after {name}") == first
 
 
 def test_a_changed_source_changes_both(tree: Tree) -> None:

@@ -21,7 +21,7 @@ from planq.audit.runner import Bench
 from support.fuzz.engine import Fuzzer, nothing, shard_of, summary
 from support.fuzz.tally import PROPERTY, Tally, gathered, unreached
 
-FEW = 80
+FEW = 50
 NAME = "tests/registry/test_fuzz.py::test_host_kernels_agree_with_the_reference[{}]"
 # Two of the caller's choices, one for every other case.
 HOSTS = (Host(1), Host(3))

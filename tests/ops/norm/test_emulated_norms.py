@@ -32,6 +32,8 @@ NUMBERS = {None: 0, "float16": 1, "bfloat16": 2, "float32": 3}
 # the longest of all, are cases of their own.
 MOST = 10_000
 LONG = (16384, 65536)
+# Rows that are not held take a block each: a few are enough where no block has two.
+FEW_ROWS = 40
 
 
 @pytest.fixture(scope="module", params=ELEMENTS)
@@ -45,11 +47,14 @@ def kernels(
     return request.param, emulated(source, folder, *flags, support)
 
 
-def chosen(tests: NormTests, dtype: str, past: int) -> Iterator[Any]:
-    """Cases of an input type, as many long ones as there is time for."""
+def chosen(tests: NormTests, dtype: str, past: int, multiprocessors: int) -> Iterator[Any]:
+    """Cases of an input type, as many long ones and many rows as there is time for."""
     every = (*tests.cases(), *tests.empty_cases())
     own = [c for c in every if c.problem.input_dtype == dtype and not is_coded(c.problem)]
-    yield from [case for case in own if case.size <= MOST][past % 2 :: 2]
+    for case in [case for case in own if case.size <= MOST][past % 2 :: 2]:
+        rows = case.size // max(case.problem.shape[-1], 1)
+        if rows <= FEW_ROWS or past == 0 or multiprocessors == 1:
+            yield case
     for length in LONG:
         yield next(c for c in own if c.problem.shape[-1] == length and c.size <= 65536)
 
@@ -106,7 +111,7 @@ def test_rows_have_the_bits_of_the_reference(
     kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int, multiprocessors: int
 ) -> None:
     """Held by warps and blocks, few and many, and by single elements where they do not lie so."""
-    for case in chosen(tests, kernels[0], past):
+    for case in chosen(tests, kernels[0], past, multiprocessors):
         check(kernels[1], tests, case, past, multiprocessors)
 
 

@@ -1,6 +1,7 @@
 // A block of threads on one thread of the host: each runs until it waits at a barrier, then the
 // next one does that need not wait. Contexts begin threads; jumps go from one to another, because
-// they leave the mask of signals alone, which takes a call of the system.
+// they leave the mask of signals alone, which takes a call of the system. A thread that has ended
+// waits for the next block, and goes on there.
 #pragma once
 
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <vector>
 
 struct Index3 {
@@ -39,28 +41,22 @@ class Block {
     arrived_.assign(threads / kWarpThreads + 1, 0);
     generation_.assign(arrived_.size(), 0);
     words_.assign(threads, {});
-    threads_.resize(threads);
-    stacks_.resize(threads * kStackBytes);
+    while (threads_.size() < threads) threads_.push_back(std::make_unique<Thread>());
     for (unsigned i = 0; i < threads; ++i) {
-      Thread& thread = threads_[i];
-      thread.state = State::New;
-      getcontext(&thread.context);
-      thread.context.uc_stack.ss_sp = stacks_.data() + i * kStackBytes;
-      thread.context.uc_stack.ss_size = kStackBytes;
-      makecontext(&thread.context, &Block::begin, 0);
+      if (threads_[i]->state == State::Ended) threads_[i]->state = State::Ready;
     }
     for (unsigned ended = 0; ended < threads;) {
       moved_ = false;
       ended = 0;
       for (unsigned i = 0; i < threads; ++i) {
-        if (goes_on(threads_[i])) switch_to(i);
-        ended += threads_[i].state == State::Ended ? 1 : 0;
+        if (goes_on(*threads_[i])) switch_to(i);
+        ended += threads_[i]->state == State::Ended ? 1 : 0;
       }
       if (!moved_ && ended < threads) fail("threads wait for each other for ever");
     }
   }
 
-  void wait_for_block() { wait(arrived_.size() - 1, static_cast<unsigned>(threads_.size())); }
+  void wait_for_block() { wait(arrived_.size() - 1, static_cast<unsigned>(words_.size())); }
   void wait_for_warp() { wait(running_ / kWarpThreads, kWarpThreads); }
 
   // How many threads of the block say yes.
@@ -98,19 +94,33 @@ class Block {
   using Words = std::array<std::uint32_t, kMostWords>;
   enum class State { New, Ready, Waiting, Ended };
   struct Thread {
-    ucontext_t context;
     jmp_buf place;
-    State state;
+    State state = State::New;
     std::size_t barrier;  // where it waits
     unsigned generation;  // of that barrier
+    std::unique_ptr<char[]> stack;
   };
 
+  // Where a thread begins, and where it runs one block after another.
   static void begin() {
     Block& block = current();
-    (*block.body_)();
-    block.threads_[block.running_].state = State::Ended;
-    block.moved_ = true;
-    _longjmp(block.scheduler_, 1);
+    Thread& thread = *block.threads_[block.running_];
+    for (;;) {
+      (*block.body_)();
+      thread.state = State::Ended;
+      block.moved_ = true;
+      if (_setjmp(thread.place) == 0) _longjmp(block.scheduler_, 1);
+    }
+  }
+  [[noreturn]] static void begin_on(Thread& thread) {
+    thread.stack.reset(new char[kStackBytes]);
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = thread.stack.get();
+    context.uc_stack.ss_size = kStackBytes;
+    makecontext(&context, &Block::begin, 0);
+    setcontext(&context);
+    std::abort();
   }
   bool goes_on(const Thread& thread) const {
     if (thread.state == State::Waiting) return generation_[thread.barrier] != thread.generation;
@@ -119,11 +129,11 @@ class Block {
   void switch_to(unsigned index) {
     running_ = index;
     threadIdx = {index, 0, 0};
-    Thread& thread = threads_[index];
+    Thread& thread = *threads_[index];
     if (_setjmp(scheduler_) != 0) return;
     const bool begins = thread.state == State::New;
     thread.state = State::Ready;
-    if (begins) setcontext(&thread.context);
+    if (begins) begin_on(thread);
     _longjmp(thread.place, 1);
   }
   void wait(std::size_t barrier, unsigned threads) {
@@ -133,7 +143,7 @@ class Block {
       ++generation_[barrier];
       return;
     }
-    Thread& thread = threads_[running_];
+    Thread& thread = *threads_[running_];
     thread.state = State::Waiting;
     thread.barrier = barrier;
     thread.generation = generation_[barrier];
@@ -148,9 +158,8 @@ class Block {
   jmp_buf scheduler_;
   unsigned running_ = 0;
   bool moved_ = false;
-  std::vector<Thread> threads_;
-  std::vector<char> stacks_;
-  std::vector<unsigned> arrived_, generation_;  // of each warp's barrier, then of the block's
+  std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block has had
+  std::vector<unsigned> arrived_, generation_;    // of each warp's barrier, then of the block's
   std::vector<Words> words_;
 };
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, asdict, dataclass, fields
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -264,16 +263,18 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fused(a: float, b: float, c: float) -> float:
-    """The same of Python's floats, by fractions."""
-    if not np.isfinite([a, b, c]).all():
+    """The same of Python's floats, by integers, whose quotient is rounded once."""
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
+    (a_over, a_under), (b_over, b_under) = a.as_integer_ratio(), b.as_integer_ratio()
+    c_over, c_under = c.as_integer_ratio()
+    over = a_over * b_over * c_under + c_over * a_under * b_under
+    if over == 0:
         return a * b + c if c == 0 else 0.0
     try:
-        return float(exact)
+        return over / (a_under * b_under * c_under)
     except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+        return math.inf if over > 0 else -math.inf
 
 
 def ranges_of(dtype: str, mode: str) -> tuple[float, float]:

@@ -168,9 +168,13 @@ def lanes(a: Array, w: Array) -> Array:
     """Accumulation.LANES: (m, n) in float32 from (m, k) and (n, k)."""
     a, w = a.astype(np.float32), w.astype(np.float32)
     sums = np.zeros((LANES, a.shape[0], w.shape[0]), np.float32)
-    for k in range(a.shape[1]):
-        lane = k // RUN % LANES
-        sums[lane] = fused(a[:, None, k], w[None, :, k], sums[lane])
+    for first in range(0, a.shape[1], LANES * RUN):  # what each lane takes next
+        block = slice(first, first + LANES * RUN)
+        terms = [side[:, block] for side in (a, w)]
+        for i in range(min(RUN, terms[0].shape[1])):
+            own = [side[:, i::RUN].T for side in terms]
+            count = len(own[0])
+            sums[:count] = fused(own[0][:, :, None], own[1][:, None, :], sums[:count])
     while len(sums) > 1:
         half = len(sums) // 2
         sums = sums[:half] + sums[half:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,6 +27,7 @@ def buffer_shape(layout: str, rows: int, columns: int) -> tuple[int, int]:
     return rounded_up(rows, unit), rounded_up(columns, 32)
 
 
+@lru_cache(maxsize=64)
 def positions(layout: str, rows: int, columns: int) -> Array:
     """Where element (r, c) lies."""
     r, c = np.indices((rows, columns))
