@@ -113,6 +113,7 @@ def test_vllms_codes_have_the_bits_of_their_formula(
             problem.gated,
             LAYOUTS.index(problem.layout),
             *codes_of(problem),
+            0,
             listed(OPERANDS, held),
         )
         assert_same(held, wanted, f"{problem}, past={past}")
