@@ -20,7 +20,7 @@ import numpy as np
 
 from planq.checkpoint.digests import FileDigest, TensorDigests
 from planq.checkpoint.failure import CheckpointError, TensorError, note_output
-from planq.checkpoint.header import BITS, LARGEST_HEADER, LENGTH_BYTES, parse_header
+from planq.checkpoint.header import BITS, LARGEST_HEADER, LENGTH_BYTES, METADATA, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -264,7 +264,7 @@ class CheckpointWriter:
         overwrite: Whether a file already at `path` may be replaced.
 
     Raises:
-        CheckpointError: A name appears twice, or `path` is taken.
+        CheckpointError: A name appears twice or belongs to the format, or `path` is taken.
         OSError: The folder cannot be written, or has no room for the file.
     """
 
@@ -509,6 +509,8 @@ def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
     for entry in sorted(entries, key=lambda entry: -_alignment(entry.dtype)):
         if entry.name in placed:
             raise CheckpointError(f"two tensors of the output would be named {entry.name!r}")
+        if entry.name == METADATA:
+            raise CheckpointError(f"safetensors has no tensors that are named {entry.name!r}")
         placed[entry.name] = replace(entry, offset=at)
         at += entry.nbytes
     return placed
@@ -520,7 +522,7 @@ def _alignment(dtype: str) -> int:
 
 
 def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes:
-    header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
+    header: dict[str, object] = {METADATA: dict(metadata)} if metadata else {}
     for entry in placed:
         header[entry.name] = {
             "dtype": entry.dtype,

@@ -465,6 +465,15 @@ def test_what_planq_cannot_decode_yet_is_not_restored(tmp_path: Path, kind: str)
     assert not target.exists()
 
 
+def test_no_tensor_takes_the_name_of_the_metadata(tmp_path: Path) -> None:
+    """Which safetensors has in the place of tensors."""
+    job = RestoreJob(tmp_path / "m.gguf", tmp_path / "out.safetensors")
+    job.source.write_bytes(small(ONE._replace(name=b"__metadata__")))
+    with pytest.raises(CheckpointError, match="no tensors that are named '__metadata__'"):
+        restore_gguf(job, open_device("host"), lambda *_: None)
+    assert not job.target.exists()
+
+
 def test_a_split_model_is_restored(tmp_path: Path) -> None:
     kind = gguf.GGMLQuantizationType.Q8_0
     values = np.random.default_rng(0).standard_normal((3, 2, 64)).astype(np.float32)
