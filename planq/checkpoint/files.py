@@ -11,20 +11,22 @@ import errno
 import json
 import os
 import stat
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from planq.checkpoint.digests import FileDigest, TensorDigests
 from planq.checkpoint.failure import CheckpointError, TensorError, note_output
-from planq.checkpoint.header import BITS, LARGEST_HEADER, LENGTH_BYTES, parse_header
+from planq.checkpoint.header import BITS, LARGEST_HEADER, LENGTH_BYTES, METADATA, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from planq.checkpoint.header import Place
     from planq.executors import Bytes
 
 _COPY_BYTES = 8 << 20
@@ -89,8 +91,8 @@ def expect(source: TensorSource, part: TensorEntry) -> None:
         raise TensorError(source.path, part.name, part.words, has)
 
 
-class CheckpointReader:
-    """An open safetensors file. The caller closes it.
+class TensorFile(ABC):
+    """An open file of tensors, read by copies. The caller closes it.
 
     Args:
         path: The file. Its header is checked against its size.
@@ -100,15 +102,16 @@ class CheckpointReader:
     Attributes:
         path: The file, as errors name it.
         size: Its size in bytes.
-        metadata: The header's free-form strings.
         entries: The tensors, in the order of their payloads.
         by_name: The same, by name.
         digests: The digests of tensors that were read; it compares them with expected ones.
 
     Raises:
-        CheckpointError: The file is not a valid safetensors file.
+        CheckpointError: The file is not a valid one of its format.
         OSError: The file cannot be opened.
     """
+
+    FORMAT: ClassVar[str]
 
     def __init__(self, path: Path, *, whole: bool = False) -> None:
         self.path = path
@@ -121,14 +124,19 @@ class CheckpointReader:
         self.size = self._opened.st_size
         try:
             with _blamed(path):
-                self.metadata, self.entries = self._read_header()
+                found = self._read_header()
+            self.entries = tuple(sorted(found, key=lambda entry: entry.offset))
             self.by_name = {entry.name: entry for entry in self.entries}
         except ValueError as error:
             os.close(self._fd)
-            raise CheckpointError(f"{path}: not a valid safetensors file: {error}") from error
+            raise CheckpointError(f"{path}: not a valid {self.FORMAT} file: {error}") from error
         except BaseException:
             os.close(self._fd)
             raise
+
+    @abstractmethod
+    def _read_header(self) -> Iterable[TensorEntry]:
+        """Reads what stands before the tensors; a ValueError says what is wrong with it."""
 
     def close(self) -> None:
         """Closes the file."""
@@ -184,12 +192,6 @@ class CheckpointReader:
             passed += read
         return data
 
-    def header(self) -> bytes:
-        """Returns the header, with the length that precedes it."""
-        with _blamed(self.path):
-            start = os.pread(self._fd, LENGTH_BYTES, 0)
-            return start + os.pread(self._fd, int.from_bytes(start, "little"), LENGTH_BYTES)
-
     def check_unchanged(self) -> None:
         """Refuses a file that was written to since it was opened: old and new may be mixed.
 
@@ -206,7 +208,27 @@ class CheckpointReader:
         else:
             self._whole.update(piece, entry.offset + at)
 
-    def _read_header(self) -> tuple[dict[str, str], tuple[TensorEntry, ...]]:
+    def _changed(self) -> CheckpointError:
+        return CheckpointError(f"{self.path}: the file changed while it was read")
+
+
+class CheckpointReader(TensorFile):
+    """An open safetensors file.
+
+    Attributes:
+        metadata: The header's free-form strings.
+    """
+
+    FORMAT = "safetensors"
+    metadata: dict[str, str]
+
+    def header(self) -> bytes:
+        """Returns the header, with the length that precedes it."""
+        with _blamed(self.path):
+            start = os.pread(self._fd, LENGTH_BYTES, 0)
+            return start + os.pread(self._fd, int.from_bytes(start, "little"), LENGTH_BYTES)
+
+    def _read_header(self) -> Iterable[TensorEntry]:
         if self.size < LENGTH_BYTES:
             raise ValueError(f"a file of {self.size} bytes")
         start = os.pread(self._fd, LENGTH_BYTES, 0)
@@ -219,15 +241,14 @@ class CheckpointReader:
             raise self._changed()
         if self._whole is not None:
             self._whole.update(start + text, 0)
-        metadata, places = parse_header(text, self.size - payload)
-        entries = (
-            TensorEntry(at.name, at.dtype, at.shape, at.end - at.start, payload + at.start)
-            for at in places
-        )
-        return metadata, tuple(sorted(entries, key=lambda entry: entry.offset))
+        self.metadata, places = parse_header(text, self.size - payload)
+        return [placed(place, payload) for place in places]
 
-    def _changed(self) -> CheckpointError:
-        return CheckpointError(f"{self.path}: the file changed while it was read")
+
+def placed(place: Place, payload: int) -> TensorEntry:
+    """Returns a tensor of a header in a file whose payload starts at this byte."""
+    nbytes = place.end - place.start
+    return TensorEntry(place.name, place.dtype, place.shape, nbytes, payload + place.start)
 
 
 class CheckpointWriter:
@@ -243,7 +264,7 @@ class CheckpointWriter:
         overwrite: Whether a file already at `path` may be replaced.
 
     Raises:
-        CheckpointError: A name appears twice, or `path` is taken.
+        CheckpointError: A name appears twice or belongs to the format, or `path` is taken.
         OSError: The folder cannot be written, or has no room for the file.
     """
 
@@ -488,6 +509,8 @@ def _layout(entries: Sequence[TensorEntry]) -> dict[str, TensorEntry]:
     for entry in sorted(entries, key=lambda entry: -_alignment(entry.dtype)):
         if entry.name in placed:
             raise CheckpointError(f"two tensors of the output would be named {entry.name!r}")
+        if entry.name == METADATA:
+            raise CheckpointError(f"safetensors has no tensors that are named {entry.name!r}")
         placed[entry.name] = replace(entry, offset=at)
         at += entry.nbytes
     return placed
@@ -499,7 +522,7 @@ def _alignment(dtype: str) -> int:
 
 
 def _header(placed: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes:
-    header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
+    header: dict[str, object] = {METADATA: dict(metadata)} if metadata else {}
     for entry in placed:
         header[entry.name] = {
             "dtype": entry.dtype,

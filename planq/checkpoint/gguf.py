@@ -1,7 +1,7 @@
-"""GGUF files by the package ``gguf``: Q8_0 and Q4_0 written and read.
+"""GGUF files: Q8_0 and Q4_0 written and read.
 
-The package ``gguf`` reads and writes the container, and is imported only for such files. planq's
-plans make the blocks, with `planq.Convention.GGML`. Tensors keep their names. llama.cpp expects
+The package ``gguf`` writes the container, and is imported only then. planq's plans make the
+blocks, with `planq.Convention.GGML`. Tensors keep their names. llama.cpp expects
 names and keys of its own for each architecture; its conversion scripts make those.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import os
 import tempfile
 import time
@@ -22,7 +23,7 @@ import numpy as np
 
 import planq
 from planq.checkpoint.digests import CONTENT, INPUT, SOURCE, content_digest, expect_digest
-from planq.checkpoint.failure import CheckpointError, note_output, outputs
+from planq.checkpoint.failure import CheckpointError, TensorError, note_output, outputs
 from planq.checkpoint.files import (
     CheckpointReader,
     CheckpointWriter,
@@ -30,6 +31,8 @@ from planq.checkpoint.files import (
     check_paths,
     check_target,
 )
+from planq.checkpoint.gguf_files import GgufFiles, read_gguf
+from planq.checkpoint.header import BITS
 from planq.checkpoint.job import (
     Comparison,
     Job,
@@ -61,8 +64,8 @@ if TYPE_CHECKING:
 SUFFIX = ".gguf"
 _ARCHITECTURE = "planq"
 _SCALE_BYTES = 2
-# The container's types of plain numbers, by their names in safetensors.
-_PLAIN = {name: name for name in ("F16", "BF16", "F32", "F64", "I8", "I16", "I32", "I64")}
+# The types of plain numbers, which have the same names in safetensors.
+_PLAIN = ("F16", "BF16", "F32", "F64", "I8", "I16", "I32", "I64")
 _OPTIONS = METADATA_PREFIX + "options"
 _CODES = {"Q8_0": planq.DType.INT8, "Q4_0": planq.DType.INT4}
 
@@ -166,26 +169,28 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
-    start = time.perf_counter()
     check_paths(job.source, job.target, overwrite=job.overwrite)
-    found, facts = _read(job.source)
+    with read_gguf(job.source) as files:
+        return _restore(job, files, executor, progress)
+
+
+def _restore(
+    job: RestoreJob, files: GgufFiles, executor: Executor, progress: Progress
+) -> RestoreReport:
+    start = time.perf_counter()
+    facts = _facts(files)
     dtype = job.dtype or planq.DType.FLOAT32
-    plans = {
-        tensor.name: _restoring(tensor, dtype)
-        for tensor in found
-        if tensor.tensor_type.name in _CODES
-    }
+    entries = [_restored_entry(files, entry, dtype) for entry in files.entries]
+    plans = {e.name: _restoring(e, dtype) for e in files.entries if e.dtype in _CODES}
     if not plans:
         raise CheckpointError(f"{job.source}: holds neither Q8_0 nor Q4_0, nothing to restore")
-    entries = [_restored_entry(job.source, tensor, dtype) for tensor in found]
     total = sum(entry.nbytes for entry in entries)
     select = plan_selector(executor)
-    reports, read = [], {}
+    reports = []
     with closing(CheckpointWriter(job.target, entries, {}, overwrite=job.overwrite)) as writer:
-        for tensor, entry in zip(found, entries, strict=True):
+        for stored, entry in zip(files.entries, entries, strict=True):
             progress(entry.name, entry.nbytes, total)
-            data = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
-            read[entry.name] = hashlib.sha256(data.data).hexdigest()
+            data = files.tensor(stored)
             if entry.name not in plans:
                 writer.write(entry.name, data.data)
                 continue
@@ -195,20 +200,17 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
             writer.write(entry.name, ran.outputs["output"].data)
             digest = writer.digests([entry])[entry.name]
             reports.append(_restored_report(entry, plan, data.size, digest, ran))
-        kinds = [
-            replace(entry, dtype=tensor.tensor_type.name)
-            for tensor, entry in zip(found, entries, strict=True)
-        ]
-        stored = content_digest(kinds, read, facts)
+        files.check_unchanged()
+        found = content_digest(files.entries, files.digests(), facts)
         if facts and not job.damaged_too:
-            expect_digest(job.source, facts, stored)
-        made = content_digest(entries, writer.digests(entries), {INPUT: stored})
+            expect_digest(job.source, facts, found)
+        made = content_digest(entries, writer.digests(entries), {INPUT: found})
         writer.commit()
     copied = [entry for entry in entries if entry.name not in plans]
     return RestoreReport(
-        input_digest=stored,
-        verified=facts.get(CONTENT) == stored,
-        damaged=bool(facts) and facts.get(CONTENT) != stored,
+        input_digest=found,
+        verified=facts.get(CONTENT) == found,
+        damaged=bool(facts) and facts.get(CONTENT) != found,
         digest=made,
         source=job.source,
         target=job.target,
@@ -216,7 +218,7 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
         tensors=tuple(reports),
         copied_tensors=len(copied),
         copied_bytes=sum(entry.nbytes for entry in copied),
-        source_bytes=job.source.stat().st_size,
+        source_bytes=files.size,
         target_bytes=writer.size,
         seconds=time.perf_counter() - start,
     )
@@ -257,7 +259,8 @@ def _package() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "gguf":
             raise
-        raise CheckpointError("GGUF files need the package 'gguf': pip install gguf") from error
+        what = "GGUF files are written with the package 'gguf': pip install gguf"
+        raise CheckpointError(what) from error
 
 
 def _quantized(
@@ -306,7 +309,7 @@ def _plain_kind(path: Path, entry: TensorEntry) -> str:
     if entry.dtype not in _PLAIN:
         what = f"tensor {entry.name!r}: GGUF has no type for {entry.dtype}"
         raise CheckpointError(f"{path}: {what}")
-    return _PLAIN[entry.dtype]
+    return entry.dtype
 
 
 def _row_shape(entry: TensorEntry, data: Bytes) -> tuple[int, ...]:
@@ -326,33 +329,26 @@ def _write(writer: Any, facts: dict[str, str]) -> None:
     writer.close()
 
 
-def _shape(tensor: Any) -> tuple[int, ...]:
-    return tuple(int(extent) for extent in reversed(tensor.shape))
-
-
-def _restoring(tensor: Any, dtype: planq.DType) -> planq.DequantizeDescriptor:
+def _restoring(entry: TensorEntry, dtype: planq.DType) -> planq.DequantizeDescriptor:
     return planq.DequantizeDescriptor(
-        shape=_shape(tensor),
-        input_dtype=_CODES[tensor.tensor_type.name],
+        shape=entry.shape,
+        input_dtype=_CODES[entry.dtype],
         output_dtype=dtype,
         scope=planq.Scope.group(GGML_BLOCK),
         scale_dtype=planq.DType.FLOAT16,
     )
 
 
-def _restored_entry(path: Path, tensor: Any, dtype: planq.DType) -> TensorEntry:
-    kind, shape = tensor.tensor_type.name, _shape(tensor)
-    count = int(np.prod(shape, dtype=np.int64))
-    if kind in _CODES:
-        size = {"float64": 8, "float32": 4}.get(dtype.value, 2)
-        return TensorEntry(tensor.name, FORMAT_NAME[dtype], shape, count * size)
-    names = {kind: name for name, kind in _PLAIN.items()}
-    if kind not in names:
-        known = ", ".join([*_CODES, *names])
-        raise CheckpointError(
-            f"{path}: tensor {tensor.name!r}: expected one of {known}, got {kind}"
-        )
-    return TensorEntry(tensor.name, names[kind], shape, int(tensor.n_bytes))
+def _restored_entry(files: GgufFiles, entry: TensorEntry, dtype: planq.DType) -> TensorEntry:
+    """What a tensor is in a safetensors file."""
+    if entry.dtype in _CODES:
+        nbytes = math.prod(entry.shape) * BITS[FORMAT_NAME[dtype]] // 8
+        return TensorEntry(entry.name, FORMAT_NAME[dtype], entry.shape, nbytes)
+    if entry.dtype not in _PLAIN:
+        known = ", ".join([*_CODES, *_PLAIN])
+        found = f"{entry.words}, which planq cannot restore"
+        raise TensorError(files.home(entry.name), entry.name, f"one of {known}", found)
+    return replace(entry, offset=0)
 
 
 def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progress) -> Comparison:
@@ -390,26 +386,19 @@ def compare_gguf(source: Path, target: Path, executor: Executor, progress: Progr
 
 def _held(path: Path) -> tuple[dict[str, tuple[str, bytes]], str]:
     """Returns the tensors of a GGUF file, with types and shapes, and the options in it."""
-    tensors, facts = _read(path)
-    held = {
-        tensor.name: (f"{tensor.tensor_type.name} {_shape(tensor)}", tensor.data.tobytes())
-        for tensor in tensors
-    }
-    return held, facts.get(_OPTIONS, "")
+    with read_gguf(path) as files:
+        held = {entry.name: (entry.words, files.tensor(entry).tobytes()) for entry in files.entries}
+        return held, _facts(files).get(_OPTIONS, "")
 
 
-def _read(path: Path) -> tuple[list[Any], dict[str, str]]:
-    """Returns the tensors of a GGUF file, and the metadata that planq wrote into it."""
-    try:
-        reader = _package().GGUFReader(path)
-        facts = {
-            key: str(field.contents())
-            for key, field in reader.fields.items()
-            if key.startswith(METADATA_PREFIX)
-        }
-        return list(reader.tensors), facts
-    except (ValueError, IndexError, KeyError, OverflowError) as error:
-        raise CheckpointError(f"{path}: not a valid GGUF file: {error}") from error
+def _facts(files: GgufFiles) -> dict[str, str]:
+    """Returns the metadata that planq wrote into a GGUF file; texts, or it is not of planq."""
+    ours = {key: value for key, value in files.metadata.items() if key.startswith(METADATA_PREFIX)}
+    texts = {key: value for key, value in ours.items() if isinstance(value, str)}
+    for key in ours.keys() - texts.keys():
+        got = type(ours[key]).__name__
+        raise CheckpointError(f"{files.path}: metadata {key!r}: expected a text, got a {got}")
+    return texts
 
 
 def _what_differs(ours: tuple[str, bytes] | None, theirs: tuple[str, bytes] | None) -> str:

@@ -23,9 +23,9 @@ BITS = {
     **dict.fromkeys(("U64", "I64", "F64", "C64"), 64),
 }
 LENGTH_BYTES = 8
+METADATA = "__metadata__"
 LARGEST_HEADER = 100_000_000
 
-_METADATA = "__metadata__"
 _KEYS = {"dtype", "shape", "data_offsets"}
 # Sizes in a header, and products of extents, have to fit into 64 unsigned bits.
 _SIZES = 2**64
@@ -54,7 +54,7 @@ def parse_header(text: bytes, payload_bytes: int) -> tuple[dict[str, str], list[
     header = parse(text.decode("utf-8"), parse_int=_size)
     if not isinstance(header, dict):
         raise ValueError("the header is no JSON object")
-    metadata = _strings(header.pop(_METADATA, None))
+    metadata = _strings(header.pop(METADATA, None))
     places = [_place(name, facts) for name, facts in header.items()]
     _check_places(places, payload_bytes)
     return metadata, places
@@ -70,10 +70,10 @@ def _size(digits: str) -> int:
 def _strings(metadata: Any) -> dict[str, str]:
     found = {} if metadata is None else metadata
     if not isinstance(found, dict):
-        raise ValueError(f"{_METADATA}: expected an object of strings")
+        raise ValueError(f"{METADATA}: expected an object of strings")
     for key, text in found.items():
         if not isinstance(text, str):
-            raise ValueError(f"{_METADATA}: {key!r} is no string")
+            raise ValueError(f"{METADATA}: {key!r} is no string")
         _check_text(key)
         _check_text(text)
     return found

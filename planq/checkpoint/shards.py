@@ -73,9 +73,10 @@ class Shards:
             raise CheckpointError(f"{self.path}: its files are closed")
         return self._homes[entry.name].piece(entry, at, count)
 
-    def metadata(self, key: str) -> str | None:
-        """Returns a string of the first header; None where that has no such key."""
-        return self._readers[0].metadata.get(key)
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The strings of the first header."""
+        return self._readers[0].metadata
 
     def _add(self, reader: CheckpointReader) -> None:
         for entry in reader.entries:

@@ -30,6 +30,7 @@ from planq.cli.failure import (
     describe_os_error,
 )
 from planq.cli.info import info
+from planq.cli.inspect import inspect
 from planq.cli.layers import layers
 from planq.cli.ops import ops
 from planq.cli.plan import plan
@@ -76,7 +77,7 @@ def root(
 
 
 app.add_typer(plan, name="plan")
-for _command in (quantize, verify, dequantize, layers, info, ops, explain, audit, replay):
+for _command in (quantize, verify, dequantize, inspect, layers, info, ops, explain, audit, replay):
     app.command()(_command)
 
 

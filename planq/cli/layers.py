@@ -4,7 +4,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Sized
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ import planq
 from planq.checkpoint import Layer, Layers, read_layers
 from planq.cli.failure import EXIT_OK
 from planq.cli.tables import progress_bar
-from planq.cli.words import output_console, printable, size_words
+from planq.cli.words import counted, output_console, printable, size_words
 
 
 def layers(
@@ -107,12 +106,8 @@ def _show(found: Layers, *, checked: bool) -> None:
     formats = ", ".join(f"{count} of {name}" for name, count in counts.items())
     size = size_words(sum(layer.nbytes for layer in found))
     read = ", every value read" if checked else ""
-    told = f"{_count(found, 'layer')} ({formats}), {size}{read}"
-    console.print(Text(f"{told}; {_count(found.rest, 'other tensor')}"))
-
-
-def _count(things: Sized, word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
+    told = f"{counted(found, 'layer')} ({formats}), {size}{read}"
+    console.print(Text(f"{told}; {counted(found.rest, 'other tensor')}"))
 
 
 def _scales(desc: Any) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     import planq
 
 # Wide enough that no row breaks: output that is no terminal is parsed or searched.
@@ -60,6 +62,11 @@ def size_words(nbytes: int) -> str:
             break
         size, unit = size / 1000, larger
     return f"{nbytes} B" if unit == "B" else f"{size:.3g} {unit}"
+
+
+def counted(things: Sized, word: str) -> str:
+    """Returns how many things there are: ``1 layer``, ``2 layers``."""
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 def kernel_words(guarantee: planq.PrecisionGuarantee) -> str:

@@ -270,7 +270,7 @@ def test_a_folder_is_read_back_before_it_gets_its_name(
 
 
 def test_the_library_needs_neither_typer_nor_rich() -> None:
-    """Nor gguf, until such a file is asked for."""
+    """Nor gguf, until such a file is to be written."""
     script = """
 import sys
 sys.modules |= dict.fromkeys(("typer", "rich", "gguf", "torch"))
@@ -287,4 +287,4 @@ except planq.checkpoint.failure.CheckpointError as error:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "GGUF files need the package 'gguf': pip install gguf\n"
+    assert done.stdout == "GGUF files are written with the package 'gguf': pip install gguf\n"

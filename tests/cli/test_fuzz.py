@@ -18,6 +18,7 @@ import pytest
 from safetensors import SafetensorError, safe_open
 
 import planq
+from checkpoint.gguf_bytes import U16, Info, described, file, pair
 from cli.files import Array, checkpoint, describe, load, pack, weight
 from cli.sealing import sealed
 from planq.checkpoint.header import BITS, parse_header
@@ -103,7 +104,7 @@ PATTERNS = ("w", "(" * 5000, "a{99999999999}", "(?L)", "[[a]", "(?P<n>a)(?P=m)",
 PATTERN_LETTERS = "()[]{}*+?|^$\\.w1,-:<>P=!#iLmsuxa9\n\ud800"
 COMMANDS = (
     *("quantize", "quantize", "quantize", "dequantize", "verify", "explain", "explain", "info"),
-    *("ops", "plan"),
+    *("ops", "plan", "inspect"),
 )
 FLAGS = (
     *("--nested", "--verify", "--force", "--json", "--help", "--batch-invariant", "--version"),
@@ -158,6 +159,7 @@ def command_line(chaos: Chaos) -> list[str]:
     arguments = {
         "quantize": ["in.st", "out.st", "--scheme", chaos.choice(SCHEMES + CODEBOOKS)],
         "dequantize": ["q.st", "out.st"],
+        "inspect": [chaos.choice(("q.st", "m.gguf"))],
         "verify": ["in.st", chaos.choice(("q.st", "in.st", "."))],
         "plan": [chaos.choice(("save", "verify", "diff")), "desc.json", "out.st"],
         "explain": [chaos.choice(("-", "desc.json"))],
@@ -179,6 +181,7 @@ def test_no_command_line_is_an_internal_error(folder: Path, scaled: bytes, chaos
         "q.st": scaled,
         "ranges": json.dumps(RANGES).encode(),
         "desc.json": json.dumps(DESC).encode(),
+        "m.gguf": file([pair(b"k", U16, 7)], [described(Info(b"w", (4,), 0, 0))], bytes(16)),
     }
     run(folder, files, command_line(chaos), json.dumps(DESC))
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = ("quantize", "verify", "dequantize", "layers", "info", "ops", "explain", "audit")
+COMMANDS = (
+    *("quantize", "verify", "dequantize", "inspect", "layers"),
+    *("info", "ops", "explain", "audit"),
+)
 DESC = planq.MinMaxDescriptor(shape=(16, 4096), input_dtype="float16")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import planq
 from api.test_fuzz import DESCRIPTORS, NESTED, PREFERENCE
+from checkpoint import gguf_bytes as made
 from checkpoint.test_peer_refusals import MAKE
 from cli.files import checkpoint, weight
 from planq.checkpoint.shards import CONFIG, INDEX
@@ -78,6 +79,25 @@ def folder_of(kind: str, folder: Path) -> bytes:
     return b"\0".join([*texts, *parts((saved / "model.safetensors").read_bytes())])
 
 
+def gguf_files() -> dict[str, bytes]:
+    """GGUF files with a value and a tensor of every type, and without any."""
+    numbers = [made.pair(bytes([97 + kind]), kind, 1) for kind in made.CODES]
+    nested = made.Of(made.ARRAY, [made.Of(made.STRING, [b"x", b""]), made.Of(made.F32, [0.5])])
+    values = [*numbers, made.pair(b"text", made.STRING, b"ab"), made.pair(b"n", made.ARRAY, nested)]
+    infos, payload = [], b""
+    for kind, (elements, nbytes) in made.BLOCKS.items():
+        infos.append(made.described(made.Info(b"%d" % kind, (elements, 1), kind, len(payload))))
+        payload += bytes(nbytes + -nbytes % 32)
+    aligned = made.pair(b"general.alignment", made.U32, 64)
+    one = made.described(made.Info(b"w", (), 0, 64))
+    return {
+        "values": made.file(values, start=b"GGUF\2\0\0\0"),
+        "types": made.file([], infos, payload),
+        "aligned": made.file([aligned], [one], bytes(68), alignment=64),
+        "empty": made.file(),
+    }
+
+
 def seeds(folder: Path) -> dict[str, dict[str, bytes]]:
     """Every seed, by target and name."""
     plans = [planq.Plan.select(planq.HOST, desc, PREFERENCE).to_dict() for desc in DESCRIPTORS]
@@ -107,6 +127,7 @@ def seeds(folder: Path) -> dict[str, dict[str, bytes]]:
             "empty": b"{}\0",
             "scalar": text({"s": {"dtype": "U8", "shape": [], "data_offsets": [0, 1]}}) + b"\0\1",
         },
+        "gguf": gguf_files(),
         "layers": {
             **{kind: folder_of(kind, folder) for kind in MAKE},
             "index": b"\0".join([text({"model_type": "x"}), text(index), single]),
@@ -127,8 +148,8 @@ def seeds(folder: Path) -> dict[str, dict[str, bytes]]:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        for target, named in seeds(Path(made)).items():
+    with tempfile.TemporaryDirectory() as place:
+        for target, named in seeds(Path(place)).items():
             (CORPUS / target).mkdir(parents=True, exist_ok=True)
             for name, content in named.items():
                 (CORPUS / target / name).write_bytes(content)

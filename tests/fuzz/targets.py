@@ -17,10 +17,12 @@ import numpy as np
 import safetensors
 
 import planq
+from checkpoint.gguf_bytes import check_header
 from planq.audit.report import differences
 from planq.checkpoint import read_layers
 from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.gguf_header import parse_gguf_header
 from planq.checkpoint.header import parse_header
 from planq.checkpoint.restore import RestoreJob, restore_file
 from planq.checkpoint.shards import CONFIG, INDEX
@@ -91,6 +93,23 @@ def header(data: bytes) -> bool:
     found = safetensors.deserialize(len(text).to_bytes(8, "little") + text + payload)
     assert sorted(name for name, _ in found) == sorted(place.name for place in places)
     assert all(isinstance(value, str) for value in metadata.values())
+    return True
+
+
+def gguf(data: bytes) -> bool:
+    """A GGUF file: what is taken stands there, and nothing beyond the file is asked for."""
+
+    def read(at: int, count: int) -> bytes:
+        assert 0 <= at <= at + count <= len(data)
+        return data[at : at + count]
+
+    try:
+        with bounded():
+            found = parse_gguf_header(read, len(data))
+    except ValueError as error:
+        _check_sentence(str(error))
+        return False
+    check_header(found, data)
     return True
 
 
@@ -210,5 +229,5 @@ def _claimed(header_text: bytes) -> int:
 
 TARGETS: dict[str, Callable[[bytes], bool]] = {
     each.__name__: each
-    for each in (report, descriptor, plan, header, layers, restore, ranges, state)
+    for each in (report, descriptor, plan, header, gguf, layers, restore, ranges, state)
 }

@@ -84,7 +84,7 @@ def read_config(shards: Shards) -> PeerConfig | None:
         OSError: It cannot be read.
     """
     path = shards.path
-    text = shards.metadata(METADATA_PREFIX + ENTRY)
+    text = shards.metadata.get(METADATA_PREFIX + ENTRY)
     if text is not None and not path.is_dir():
         try:
             return _entry(f"{path}: metadata ", {ENTRY: parse(text)})
