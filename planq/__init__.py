@@ -44,6 +44,7 @@ from planq.ops import (
     codebook,
     elementwise,
     gather,
+    gguf,
     group,
     kv_cache,
     linear,
@@ -61,6 +62,7 @@ from planq.ops.affine import *
 from planq.ops.codebook import *
 from planq.ops.elementwise import *
 from planq.ops.gather import *
+from planq.ops.gguf import *
 from planq.ops.group import *
 from planq.ops.kv_cache import *
 from planq.ops.linear import *
@@ -164,6 +166,7 @@ __all__ += affine.__all__
 __all__ += codebook.__all__
 __all__ += elementwise.__all__
 __all__ += gather.__all__
+__all__ += gguf.__all__
 __all__ += group.__all__
 __all__ += kv_cache.__all__
 __all__ += linear.__all__

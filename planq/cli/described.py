@@ -109,6 +109,7 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "top_k": 8,
             "experts": 64,
             "function": "sigmoid",
+            "type": "q4_k",
             "table_rows": 32768,
             "query_shape": (64, 32, 128),
             "key_shape": (64, 8, 128),

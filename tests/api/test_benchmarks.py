@@ -479,6 +479,24 @@ def test_groups_are_checked_with_torch_and_the_host(desc: Any) -> None:
     assert check(case, operands, [host_reference]).differing == 1
 
 
+@pytest.mark.parametrize("output_dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("kind", ["q4_0", "q8_0", "q4_k", "q6_k"])
+def test_blocks_of_files_are_finite_and_checked_with_torch_and_the_host(
+    kind: str, output_dtype: str
+) -> None:
+    case = case_of(made("gguf_dequantize", shape=(6, 512), type=kind, output_dtype=output_dtype))
+    assert f"/{kind}/" in case.name
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    assert operands["output"].isfinite().all()
+    found = check(case, operands, [host_reference, torch_reference])
+    assert (found.elements, found.differing) == (6 * 512, 0)
+    assert found.reference == "host_reference, torch_reference"
+    operands["output"].view(torch.uint8).view(-1)[-1] ^= 1
+    assert check(case, operands, [host_reference]).differing == 1
+
+
 def test_lists_are_named_by_their_number_and_what_is_updated_counts_twice() -> None:
     case = case_of(step((512, 2), (3,), **CODED))
     assert case.name == "E1/optimizer_step/adam-blockwise8/bf16_bf16/2-tensors-1027"

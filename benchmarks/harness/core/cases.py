@@ -38,7 +38,7 @@ _SHAPES = ("shape", "shapes", "weight_shape", "input_shape", "query_shape", "key
 # Fields whose words are part of a name.
 _WORDS = (
     *("from_layout", "to_layout", "function", "layout"),
-    *("form", "algorithm", "state_format", "pairs"),
+    *("form", "algorithm", "state_format", "pairs", "type"),
 )
 _COUNTS = {
     "axis": "axis",

@@ -86,9 +86,11 @@ def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:
     Args:
         values: The storage.
         dtype: The logical type.
-        source: The descriptor of a codebook operator, whose codes they are.
+        source: The descriptor of a codebook operator, whose codes they are, or of blocks.
     """
-    if source is not None:
+    if source is not None and source.operator == "gguf_dequantize":
+        values.random_(0, 0x3C)  # so that every float16 number in them is finite
+    elif source is not None:
         values.copy_(codes_of_normal(source, values.device))
     elif values.is_floating_point():
         values.normal_()

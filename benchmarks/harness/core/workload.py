@@ -195,6 +195,8 @@ class Workload:
         machine.outputs.release()
         machine.parameters.release()
         source = source_of(case.descriptor, machine.distinct) if case.decodes else None
+        if case.descriptor.operator == "gguf_dequantize":
+            source = case.descriptor
         # An odd number for products, whose rows would else come again, and wrong ones be right.
         distinct = machine.distinct - (1 if case.product else 0)
         machine.inputs.fill(case.bulk.dtype.value, distinct, source)

@@ -280,6 +280,13 @@ def with_its_bound(draw: Draw, problem: Any) -> Any:
     return replace(problem, scale_ub=draw.choice(UNUSUAL["scale_ub"]) if vllm else None)
 
 
+def whole_rows(_: Draw, problem: Any) -> Any:
+    """A problem of `gguf_dequantize` whose last axis is whole blocks of its type."""
+    *rows, width = problem.shape
+    elements = problem.format.elements
+    return replace(problem, shape=(*rows, -(-width // elements) * elements))
+
+
 # Problems whose fields go together in a way that changes of one at a time would miss.
 TOGETHER = {
     **dict.fromkeys(
@@ -289,6 +296,7 @@ TOGETHER = {
     "linear_4bit": whole_runs,
     "linear_mixed": whole_runs,
     "grouped_linear": of_one_kind,
+    "gguf_dequantize": whole_rows,
 }
 
 
