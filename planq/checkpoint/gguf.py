@@ -1,8 +1,9 @@
-"""GGUF files: Q8_0 and Q4_0 written and read.
+"""GGUF files: Q8_0 and Q4_0 written, and all blocks of `planq.GgufType` read.
 
 The package ``gguf`` writes the container, and is imported only then. planq's plans make the
-blocks, with `planq.Convention.GGML`. Tensors keep their names. llama.cpp expects
-names and keys of its own for each architecture; its conversion scripts make those.
+blocks, with `planq.Convention.GGML`, and restore them, with `gguf_dequantize`. Tensors keep their
+names. llama.cpp expects names and keys of its own for each architecture; its conversion scripts
+make those.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _SCALE_BYTES = 2
 # The types of plain numbers, which have the same names in safetensors.
 _PLAIN = ("F16", "BF16", "F32", "F64", "I8", "I16", "I32", "I64")
 _OPTIONS = METADATA_PREFIX + "options"
-_CODES = {"Q8_0": planq.DType.INT8, "Q4_0": planq.DType.INT4}
+_BLOCKS = {kind.value.upper(): kind for kind in planq.GgufType}
 
 
 def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport:
@@ -153,7 +154,7 @@ def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport
 
 
 def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> RestoreReport:
-    """Restores a GGUF file: Q8_0 and Q4_0 as float32 unless told, other tensors as they are.
+    """Restores a GGUF file: blocks as float32 unless told, other tensors as they are.
 
     Args:
         job: What to do.
@@ -164,8 +165,8 @@ def restore_gguf(job: RestoreJob, executor: Executor, progress: Progress) -> Res
         The report. A file that planq did not write has no digest, and is not verified.
 
     Raises:
-        CheckpointError: The file is no GGUF file, holds blocks of another format, or does not match
-            the digest in its metadata; nothing was written.
+        CheckpointError: The file is no GGUF file, holds blocks of a type that `planq.GgufType` does
+            not have, or does not match the digest in its metadata; nothing was written.
         OSError: The system refused; nothing was written.
         planq.PlanqError: No kernel, or a device failed; nothing was written.
     """
@@ -181,9 +182,9 @@ def _restore(
     facts = _facts(files)
     dtype = job.dtype or planq.DType.FLOAT32
     entries = [_restored_entry(files, entry, dtype) for entry in files.entries]
-    plans = {e.name: _restoring(e, dtype) for e in files.entries if e.dtype in _CODES}
+    plans = {e.name: _restoring(e, dtype) for e in files.entries if e.dtype in _BLOCKS}
     if not plans:
-        raise CheckpointError(f"{job.source}: holds neither Q8_0 nor Q4_0, nothing to restore")
+        raise CheckpointError(f"{job.source}: holds no blocks, nothing to restore")
     total = sum(entry.nbytes for entry in entries)
     select = plan_selector(executor)
     reports = []
@@ -195,8 +196,7 @@ def _restore(
                 writer.write(entry.name, data.data)
                 continue
             plan = select(plans[entry.name])
-            codes, scale = from_blocks(data, plans[entry.name].input_dtype)
-            ran = executor.run(plan, {"input": codes, "scale": scale})
+            ran = executor.run(plan, {"input": data})
             writer.write(entry.name, ran.outputs["output"].data)
             digest = writer.digests([entry])[entry.name]
             reports.append(_restored_report(entry, plan, data.size, digest, ran))
@@ -239,18 +239,6 @@ def to_blocks(codes: Bytes, scale: Bytes, dtype: planq.DType) -> Bytes:
     pairs = codes.reshape(-1, GGML_BLOCK // 2) ^ np.uint8(0x88)
     single = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1, 2, GGML_BLOCK // 2)
     return np.concatenate([scales, single[:, 0] | single[:, 1] << 4], axis=1).reshape(-1)
-
-
-def from_blocks(blocks: Bytes, dtype: planq.DType) -> tuple[Bytes, Bytes]:
-    """Returns codes and scales of blocks: the inverse of `to_blocks`."""
-    width = GGML_BLOCK if dtype is planq.DType.INT8 else GGML_BLOCK // 2
-    rows = blocks.reshape(-1, _SCALE_BYTES + width)
-    scale = np.ascontiguousarray(rows[:, :_SCALE_BYTES]).reshape(-1)
-    codes = rows[:, _SCALE_BYTES:]
-    if dtype is planq.DType.INT8:
-        return np.ascontiguousarray(codes).reshape(-1), scale
-    single = np.concatenate([codes & 15, codes >> 4], axis=1).reshape(-1, GGML_BLOCK // 2, 2)
-    return ((single[..., 0] | single[..., 1] << 4) ^ np.uint8(0x88)).reshape(-1), scale
 
 
 def _package() -> Any:
@@ -329,23 +317,19 @@ def _write(writer: Any, facts: dict[str, str]) -> None:
     writer.close()
 
 
-def _restoring(entry: TensorEntry, dtype: planq.DType) -> planq.DequantizeDescriptor:
-    return planq.DequantizeDescriptor(
-        shape=entry.shape,
-        input_dtype=_CODES[entry.dtype],
-        output_dtype=dtype,
-        scope=planq.Scope.group(GGML_BLOCK),
-        scale_dtype=planq.DType.FLOAT16,
+def _restoring(entry: TensorEntry, dtype: planq.DType) -> planq.GgufDequantizeDescriptor:
+    return planq.GgufDequantizeDescriptor(
+        shape=entry.shape, type=_BLOCKS[entry.dtype], output_dtype=dtype
     )
 
 
 def _restored_entry(files: GgufFiles, entry: TensorEntry, dtype: planq.DType) -> TensorEntry:
     """What a tensor is in a safetensors file."""
-    if entry.dtype in _CODES:
+    if entry.dtype in _BLOCKS:
         nbytes = math.prod(entry.shape) * BITS[FORMAT_NAME[dtype]] // 8
         return TensorEntry(entry.name, FORMAT_NAME[dtype], entry.shape, nbytes)
     if entry.dtype not in _PLAIN:
-        known = ", ".join([*_CODES, *_PLAIN])
+        known = ", ".join([*_BLOCKS, *_PLAIN])
         found = f"{entry.words}, which planq cannot restore"
         raise TensorError(files.home(entry.name), entry.name, f"one of {known}", found)
     return replace(entry, offset=0)

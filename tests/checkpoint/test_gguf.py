@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import gguf
 import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
 
 from cli.commands import refuse, report
 from cli.files import checkpoint, load, weight
@@ -72,6 +74,37 @@ def test_a_file_of_the_package_is_restored_as_it_does(
     found = load(target).tensors
     assert found["a.weight"].tobytes() == gguf.quants.dequantize(blocks, kind).tobytes()
     assert found["c.bias"].tobytes() == model()["c.bias"].astype(np.float32).tobytes()
+
+
+# Of each kind of layout some; tests/ops/gguf has the values of all.
+OTHER_BLOCKS = ("Q4_1", "Q5_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "MXFP4", "TQ1_0")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_blocks_that_planq_does_not_write_are_restored(
+    tmp_path: Path, capsys: Capture, dtype: str
+) -> None:
+    """As the package does, then rounded; low bytes have no infinite scale among them."""
+    source, target = tmp_path / "in.gguf", tmp_path / "back.st"
+    writer = gguf.GGUFWriter(source, "llama")
+    wanted = {}
+    for seed, name in enumerate(OTHER_BLOCKS):
+        kind = gguf.GGMLQuantizationType[name]
+        _, nbytes = gguf.GGML_QUANT_SIZES[kind]
+        blocks = np.random.default_rng(seed).integers(0, 0x38, (5, 3 * nbytes), dtype=np.uint8)
+        writer.add_tensor(name, blocks, raw_dtype=kind)
+        values = gguf.quants.dequantize(blocks, kind)
+        wanted[name] = torch.from_numpy(values).to(getattr(torch, dtype))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    told = report(capsys, "dequantize", source, target, "--dtype", dtype)
+    assert {t["sku"].partition("/")[0] for t in told["tensors"]} == {"gguf_dequantize"}
+    with safe_open(target, "pt") as restored:
+        assert set(restored.keys()) == wanted.keys()
+        for name, values in wanted.items():
+            assert torch.equal(restored.get_tensor(name), values), name
 
 
 def test_one_flipped_bit_is_found(tmp_path: Path, capsys: Capture) -> None:
