@@ -264,15 +264,23 @@ struct Block<GgufType::Q2_0> : Shaped<GgufType::Q2_0>, OneScale<0> {
 
 // --- Values --------------------------------------------------------------------------------------
 
-// The number that an element of a block is.
+// In every type, neighbours of an aligned run of so many share their scale and their minimum.
+inline constexpr int kRun = 16;
+
+// What the elements of the run from `first` on have in common, and the numbers that they are.
 template <class B>
-PLANQ_HD float value_of(Bytes block, int e) {
-  const float product = times(B::scale(block, e), B::code(block, e));
-  if constexpr (requires { B::minimum(block, e); })
-    return product + B::minimum(block, e);
-  else
-    return product;
-}
+struct Run {
+  static constexpr bool kHasMinimum = requires(Bytes block) { B::minimum(block, 0); };
+  float scale, minimum = 0;
+
+  PLANQ_HD Run(Bytes block, int first) : scale(B::scale(block, first)) {
+    if constexpr (kHasMinimum) minimum = B::minimum(block, first);
+  }
+  PLANQ_HD float value(Bytes block, int e) const {
+    const float product = times(scale, B::code(block, e));
+    return kHasMinimum ? product + minimum : product;
+  }
+};
 
 // Calls use(Block<type>{}).
 template <int kAt = 0, class Use>

@@ -18,8 +18,9 @@ namespace {
 using cuda::Element;
 using std::int64_t;
 
-// Neighbours of a thread, which are all in one sub-block.
+// Neighbours of a thread, which are all in one run.
 constexpr int kEach = 8;
+static_assert(gguf::kRun % kEach == 0);
 
 struct BlockArgs {
   Rows rows;
@@ -31,8 +32,9 @@ struct BlockArgs {
 
 template <class B>
 __device__ __forceinline__ void decode(gguf::Bytes block, int first, float (&values)[kEach]) {
+  const gguf::Run<B> run(block, first);
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) values[i] = gguf::value_of<B>(block, first + i);
+  for (int i = 0; i < kEach; ++i) values[i] = run.value(block, first + i);
 }
 
 template <class B>

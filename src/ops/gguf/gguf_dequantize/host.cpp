@@ -19,7 +19,11 @@ constexpr int64_t kGrain = 1 << 14;
 
 template <class U, class B>
 void dequantize_block(gguf::Bytes block, U* output) {
-  for (int e = 0; e < B::kElements; ++e) output[e] = math::narrow<U>(gguf::value_of<B>(block, e));
+  for (int first = 0; first < B::kElements; first += gguf::kRun) {
+    const gguf::Run<B> run(block, first);
+    for (int e = first; e < first + gguf::kRun; ++e)
+      output[e] = math::narrow<U>(run.value(block, e));
+  }
 }
 
 template <DType kOutputType>
