@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import planq
+from planq.audit.from_reference import descriptor_of
 from planq.audit.ops.elementwise.elements import ElementTests
 from planq.audit.ops.gguf.gguf_dequantize import cases
-from planq.audit.ops.gguf.gguf_dequantize.reference import Problem
 
 if TYPE_CHECKING:
     from planq.audit.operators import Case
-
-
-@cache
-def descriptor(problem: Problem) -> planq.GgufDequantizeDescriptor:
-    """The problem as a descriptor: their fields have the same names."""
-    return planq.GgufDequantizeDescriptor(**asdict(problem))
 
 
 class GgufDequantizeTests(ElementTests):
@@ -34,9 +26,8 @@ class GgufDequantizeTests(ElementTests):
         return cases.empty_cases()
 
     def descriptor(self, problem: Hashable) -> planq.Descriptor:
-        """The library's descriptor of a problem."""
-        assert isinstance(problem, Problem)
-        return descriptor(problem)
+        """The problem as a descriptor: their fields have the same names."""
+        return descriptor_of("gguf_dequantize", problem)
 
     def variety(self, problem: Any) -> str:
         """The type of the blocks."""
