@@ -19,11 +19,29 @@ struct RealScalar {
     return is_float32 ? *static_cast<const float*>(data) : *static_cast<const double*>(data);
   }
 };
+// The same for kernels that take it as a float32.
+struct FloatScalar {
+  const void* data;
+  float value;
+  bool is_float32;
+
+  FloatScalar() = default;
+  explicit FloatScalar(const RealScalar& from)
+      : data(from.data), value(static_cast<float>(from.value)), is_float32(from.is_float32) {}
+  PLANQ_HD float get() const {
+    if (!data) return value;
+    return is_float32 ? *static_cast<const float*>(data)
+                      : static_cast<float>(*static_cast<const double*>(data));
+  }
+};
 // `otherwise`: where the caller left it out.
 inline RealScalar real_of(const OperandView& view, double otherwise = 0) {
   if (view.dtype == DType::Unset) return {nullptr, otherwise, false};
   if (!view.data) return {nullptr, view.real, false};
   return {view.data, 0, view.dtype == DType::Float32};
+}
+inline FloatScalar float_of(const OperandView& view, double otherwise = 0) {
+  return FloatScalar(real_of(view, otherwise));
 }
 
 struct IntegerScalar {

@@ -26,15 +26,25 @@ __device__ __forceinline__ void with_float(DType type, const Visit& visit) {
     visit(float{});
 }
 
-// Where a row begins in every operand. Most often the rows of a space are one axis.
+// Whether rows lie along one axis, or there is one row: most often it is so.
+template <int kOperands>
+PLANQ_HD bool is_one_axis(const IndexSpaceOf<kOperands>& rows) {
+  return rows.rank <= 1 && rows.axes[0].grouped == 0;
+}
+// Where a row of such begins in every operand.
+template <int kOperands>
+__device__ __forceinline__ OffsetsOf<kOperands> offsets_of_axis(const AxisOf<kOperands>& rows,
+                                                                std::int64_t row) {
+  OffsetsOf<kOperands> at;
+#pragma unroll
+  for (int i = 0; i < kOperands; ++i) at.at[i] = row * rows.stride[i];
+  return at;
+}
+// Where a row of any begins.
 template <int kOperands>
 __device__ __forceinline__ OffsetsOf<kOperands> row_offsets(const IndexSpaceOf<kOperands>& rows,
                                                             std::int64_t row) {
-  if (rows.rank != 1 || rows.axes[0].grouped != 0) return rows.offsets(row);
-  OffsetsOf<kOperands> at;
-#pragma unroll
-  for (int i = 0; i < kOperands; ++i) at.at[i] = row * rows.axes[0].stride[i];
-  return at;
+  return is_one_axis(rows) ? offsets_of_axis(rows.axes[0], row) : rows.offsets(row);
 }
 
 // The columns of a thread.

@@ -66,6 +66,11 @@ __device__ __forceinline__ void* dynamic_shared() {
   return dynamic_memory;
 }
 
+// Brings the line of an address to L2.
+__device__ __forceinline__ void prefetch(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 // Loads a vector that is read once, with the hint to evict it first (.cs). `volatile` keeps the
 // compiler from moving the loads of a batch apart.
 __device__ __forceinline__ uint4 load_once(const void* address) {

@@ -13,8 +13,48 @@
 
 namespace planq::cuda {
 
-// Elements as they lie in memory, a power of two: vectors, or a word of less than one. The address
-// is aligned to the bytes of all, or to a vector.
+// Neighbours as they lie in memory, a power of two of bytes: vectors, or a word of less than one.
+// The compiler makes no halves of their words. Addresses are aligned to the bytes of all, or to a
+// vector.
+template <int kBytes>
+struct Together {
+  static constexpr int kWords = (kBytes + 3) / 4;
+  std::uint32_t words[kWords];
+
+  __device__ __forceinline__ void load(const void* from) {
+    if constexpr (kBytes >= kVectorBytes) {
+#pragma unroll
+      for (int i = 0; i < kBytes / kVectorBytes; ++i)
+        put_vector(i, static_cast<const uint4*>(from)[i]);
+    } else {
+      const Word<kBytes> word = *static_cast<const Word<kBytes>*>(from);
+      memcpy(words, &word, sizeof word);
+    }
+  }
+  // The same for one vector that is read once, before all loads that come later in the code.
+  __device__ __forceinline__ void load_vector_once(const void* from) {
+    static_assert(kBytes == kVectorBytes);
+    put_vector(0, load_once(from));
+  }
+  __device__ __forceinline__ void store(void* to) const {
+    if constexpr (kBytes >= kVectorBytes) {
+#pragma unroll
+      for (int i = 0; i < kBytes / kVectorBytes; ++i) static_cast<uint4*>(to)[i] = vector(i);
+    } else {
+      Word<kBytes> word;
+      memcpy(&word, words, sizeof word);
+      *static_cast<Word<kBytes>*>(to) = word;
+    }
+  }
+  __device__ __forceinline__ uint4 vector(int i) const {
+    return {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+  }
+  __device__ __forceinline__ void put_vector(int i, const uint4& v) {
+    words[4 * i] = v.x, words[4 * i + 1] = v.y, words[4 * i + 2] = v.z, words[4 * i + 3] = v.w;
+  }
+};
+
+// Elements, one by one.
 template <class T, int kCount>
 struct Neighbours {
   static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
@@ -22,28 +62,14 @@ struct Neighbours {
 
   T each[kCount];
   __device__ __forceinline__ void load(const T* from) {
-    if constexpr (kBytes >= kVectorBytes) {
-      uint4 vectors[kBytes / kVectorBytes];
-#pragma unroll
-      for (int i = 0; i < kBytes / kVectorBytes; ++i)
-        vectors[i] = reinterpret_cast<const uint4*>(from)[i];
-      memcpy(each, vectors, sizeof each);
-    } else {
-      const Word<kBytes> word = *reinterpret_cast<const Word<kBytes>*>(from);
-      memcpy(each, &word, sizeof each);
-    }
+    Together<kBytes> own;
+    own.load(from);
+    memcpy(each, own.words, sizeof each);
   }
   __device__ __forceinline__ void store(T* to) const {
-    if constexpr (kBytes >= kVectorBytes) {
-      uint4 vectors[kBytes / kVectorBytes];
-      memcpy(vectors, each, sizeof vectors);
-#pragma unroll
-      for (int i = 0; i < kBytes / kVectorBytes; ++i) reinterpret_cast<uint4*>(to)[i] = vectors[i];
-    } else {
-      Word<kBytes> word;
-      memcpy(&word, each, sizeof word);
-      *reinterpret_cast<Word<kBytes>*>(to) = word;
-    }
+    Together<kBytes> own;
+    memcpy(own.words, each, sizeof each);
+    own.store(to);
   }
 };
 
@@ -68,45 +94,12 @@ __device__ __forceinline__ void narrow_words(const float (&values)[kCount],
   }
 }
 
-// Numbers as they lie in memory, in words of which the compiler makes no halves.
+// Numbers that are read out of their words.
 template <class T, int kCount>
-struct Packed {
+struct Packed : Together<kCount* static_cast<int>(sizeof(T))> {
   static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  static constexpr int kWords = (kBytes + 3) / 4;
-  std::uint32_t words[kWords];
+  using Together<kBytes>::words;
 
-  // At an address that is aligned to the bytes of all, or to a vector.
-  __device__ __forceinline__ void load(const T* from) {
-    if constexpr (kBytes >= kVectorBytes) {
-#pragma unroll
-      for (int i = 0; i < kBytes / kVectorBytes; ++i)
-        put_vector(i, reinterpret_cast<const uint4*>(from)[i]);
-    } else {
-      const Word<kBytes> word = *reinterpret_cast<const Word<kBytes>*>(from);
-      memcpy(words, &word, sizeof word);
-    }
-  }
-  // The same for one vector that is read once, before all loads that come later in the code.
-  __device__ __forceinline__ void load_vector_once(const T* from) {
-    static_assert(kBytes == kVectorBytes);
-    put_vector(0, load_once(from));
-  }
-  __device__ __forceinline__ void store(T* to) const {
-    if constexpr (kBytes >= kVectorBytes) {
-#pragma unroll
-      for (int i = 0; i < kBytes / kVectorBytes; ++i) reinterpret_cast<uint4*>(to)[i] = vector(i);
-    } else {
-      Word<kBytes> word;
-      memcpy(&word, words, sizeof word);
-      *reinterpret_cast<Word<kBytes>*>(to) = word;
-    }
-  }
-  __device__ __forceinline__ uint4 vector(int i) const {
-    return {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
-  }
-  __device__ __forceinline__ void put_vector(int i, const uint4& v) {
-    words[4 * i] = v.x, words[4 * i + 1] = v.y, words[4 * i + 2] = v.z, words[4 * i + 3] = v.w;
-  }
   __device__ __forceinline__ float operator[](int i) const {
     if constexpr (sizeof(T) == 2)
       return of_pair<T>(words[i / 2], i % 2);

@@ -22,6 +22,7 @@ from support.gpu import Cuda
 GPU = Cuda(0)
 DTYPES = ("float16", "bfloat16", "float32")
 MOST_CODES = {"int8": 127.0, "float8_e4m3fn": 448.0}
+GROUP = 128
 SHAPES = ((600, 4096), (280, 8192), (270, 5128), (270, 16384), (2000, 520))
 
 
@@ -40,6 +41,12 @@ def norm_problems() -> list[Any]:
                     found.append((tests, {**fields, "output_dtype": dtype}))
                     if dtype != "float32":
                         found += [(tests, {**fields, **codes_of(dtype, to)}) for to in MOST_CODES]
+                        if shape[1] % GROUP == 0:
+                            grouped = {
+                                **codes_of(dtype, "float8_e4m3fn"),
+                                "scope": ("group", GROUP),
+                            }
+                            found.append((tests, {**fields, **grouped}))
                 other = DTYPES[(DTYPES.index(dtype) + 1) % 3]
                 found.append((tests, {**own, "weight_dtype": other, "residual_dtype": dtype}))
     return found
@@ -136,13 +143,14 @@ def test_gates_have_the_bits_of_the_reference(
     found = run(planq.ActivationDescriptor(**fields), planq.ActivationArgs, given)["output"]
     wanted = gated(function, *(side if side is None else side.contiguous() for side in sides))
     assert torch.equal(found.view(torch.int16), wanted)
-    for code in MOST_CODES:
-        desc = planq.ActivationDescriptor(**fields, output_dtype=code)
+    scopes = [(code, planq.Scope.token()) for code in MOST_CODES]
+    for code, scope in [*scopes, ("float8_e4m3fn", planq.Scope.group(GROUP))]:
+        desc = planq.ActivationDescriptor(**fields, output_dtype=code, scope=scope)
         fused = run(desc, planq.ActivationArgs, given)
         alone = planq.DynamicRangeQuantizeDescriptor(
-            shape=shape, input_dtype=name, output_dtype=code, scope=planq.Scope.token()
+            shape=shape, input_dtype=name, output_dtype=code, scope=scope
         )
         apart = run(alone, planq.DynamicRangeQuantizeArgs, {"input": found})
         for output in ("output", "scale"):
             same = fused[output].view(torch.uint8), apart[output].view(torch.uint8)
-            assert torch.equal(*same), f"{code}: {output}"
+            assert torch.equal(*same), f"{code}, {scope}: {output}"

@@ -25,8 +25,9 @@ constexpr bool is_format(Convention convention) { return !math::is_affine(conven
 
 // Rows whose codes are asked for most often have code of their own, which is shorter: a small
 // launch waits for every instruction that it fetches. Int8, E4M3: measured rows, symmetric, DIVIDE,
-// scales in float32, PROPAGATE, all codes of the type but the lowest of int8.
-enum class RowKind { Any, Int8, E4M3 };
+// scales in float32, PROPAGATE, all codes of the type but the lowest of int8. E4M3Groups: the same
+// of measured groups.
+enum class RowKind { Any, Int8, E4M3, E4M3Groups };
 
 // What a kernel knows of its spec.
 template <RowKind kKind>
@@ -82,7 +83,7 @@ template <RowKind kKind, class Use>
 __device__ __forceinline__ void by_codes(DType output, const Use& use) {
   if constexpr (kKind == RowKind::Int8)
     use(CodesConstant<Codes::Byte>{});
-  else if constexpr (kKind == RowKind::E4M3)
+  else if constexpr (kKind != RowKind::Any)
     use(CodesConstant<Codes::E4M3>{});
   else if (output == DType::Float8E4M3FN)
     use(CodesConstant<Codes::E4M3>{});
@@ -219,20 +220,20 @@ struct RowTeam {
 
 // The range of a group, by each of its lanes, which are neighbours in a warp.
 template <class T>
-__device__ __forceinline__ RowParameters group_parameters(const RowCodes<T>& codes, const uint4& v,
-                                                          bool active) {
-  const bool symmetric = codes.spec.mode == Mode::Symmetric;
-  const int width = codes.group / kPerVector<T>;
+__device__ __forceinline__ RowParameters group_parameters(const math::AffineSpec<float>& spec,
+                                                          int group, const uint4& v, bool active) {
+  const bool symmetric = spec.mode == Mode::Symmetric;
+  const int width = group / kPerVector<T>;
   const uint4 vectors[1] = {v};
   const bool has[1] = {active};
   auto key_range = subwarp_key_range(key_range_of<T>(vectors, has, symmetric), width, symmetric);
   const bool special = key_range.special();
-  if (codes.spec.nonfinite == NonFinite::Saturate && __any_sync(cuda::kAllLanes, special)) {
+  if (spec.nonfinite == NonFinite::Saturate && __any_sync(cuda::kAllLanes, special)) {
     Collector<T> finite;
     finite.add(vectors, has, symmetric, true);
     key_range = subwarp_key_range(finite.key_range(), width, symmetric);
   }
-  return measured_parameters(codes.spec, key_range, special);
+  return measured_parameters(spec, key_range, special);
 }
 
 // The same for a whole row.
@@ -281,6 +282,18 @@ __device__ __forceinline__ void store_format(const RowCodes<T>& codes, const Off
                      scale.stored);
 }
 
+// Measures the group that a vector is in, and stores what it is measured as. All lanes call this.
+template <class T>
+__device__ __forceinline__ RowParameters store_group(const RowCodes<T>& codes, const Offsets& at,
+                                                     const math::AffineSpec<float>& spec,
+                                                     int column, const uint4& v, bool active) {
+  const RowParameters parameters = group_parameters<T>(spec, codes.group, v, active);
+  const int segment = column >> __popc(codes.group - 1);  // groups of whole lanes: 2^n
+  if (active && column == segment * codes.group)
+    store_row_parameters(codes, at, spec, segment, parameters.own);
+  return parameters;
+}
+
 // Stores a row that a team holds. All of the team's threads call this.
 template <RowKind kKind, class T, int kPasses>
 __device__ __forceinline__ void store_held_row(
@@ -295,6 +308,14 @@ __device__ __forceinline__ void store_held_row(
       cuda::store_vector(codes.floating + at.at[kFloatingRow] + columns.at(p), v[p]);
   }
   const math::AffineSpec<float> spec = known_rows<kKind>(codes.spec);
+  if constexpr (kKind == RowKind::E4M3Groups) {
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      const auto parameters = store_group(codes, at, spec, columns.at(p), v[p], has[p]);
+      if (has[p]) store_codes<kKind, false>(codes, at, columns.at(p), v[p], parameters);
+    }
+    return;
+  }
   RowParameters parameters{};
   if (kKind != RowKind::Any || codes.measures_rows()) {
     parameters = row_parameters<T>(spec, team, v, has);
@@ -323,9 +344,7 @@ __device__ __forceinline__ void store_held_row(
       if (codes.given) {
         parameters = vector_parameters(codes, parameters.own, v[0]);
       } else if (codes.in_groups()) {
-        parameters = group_parameters(codes, v[0], has[0]);
-        if (has[0] && column % codes.group == 0)
-          store_row_parameters(codes, at, spec, column / codes.group, parameters.own);
+        parameters = store_group(codes, at, spec, column, v[0], has[0]);
       }
     }
     if (has[0]) store_codes<kKind, false>(codes, at, column, v[0], parameters);
@@ -536,9 +555,11 @@ RowKind kind_of(const RowCodes<T>& codes) {
            own.mode == known.mode && own.quotient == known.quotient &&
            own.nonfinite == known.nonfinite && own.convention == known.convention;
   };
-  if (codes.given || codes.group < codes.length) return RowKind::Any;
-  if (is_all_of(known_rows<RowKind::Int8>(codes.spec))) return RowKind::Int8;
-  return is_all_of(known_rows<RowKind::E4M3>(codes.spec)) ? RowKind::E4M3 : RowKind::Any;
+  const bool grouped = codes.group < codes.length;
+  if (codes.given) return RowKind::Any;
+  if (!grouped && is_all_of(known_rows<RowKind::Int8>(codes.spec))) return RowKind::Int8;
+  if (!is_all_of(known_rows<RowKind::E4M3>(codes.spec))) return RowKind::Any;
+  return grouped ? RowKind::E4M3Groups : RowKind::E4M3;
 }
 
 // What a launch needs: the arguments, and whether threads can hold the rows.

@@ -27,9 +27,26 @@ PLANQ_HD float squared_distance(float x, float mean) {
   return distance * distance;
 }
 
-// What distances from the mean are multiplied by. Lengths up to 2^24 are exact.
-PLANQ_HD float norm_factor(float squares, std::int64_t length, float eps) {
-  return rsqrt(squares / static_cast<float>(length) + eps);
+// How many numbers a mean is of, up to 2^24: those are exact.
+class Length {
+ public:
+  Length() = default;
+  PLANQ_HD explicit Length(std::int64_t length)
+      : length_(static_cast<float>(length)),
+        inverse_((length & (length - 1)) == 0 ? 1.0f / length_ : 0.0f) {}
+
+  // The sum divided. The product with the inverse of a power of two is rounded from the same
+  // number, and takes fewer instructions.
+  PLANQ_HD float mean(float sum) const { return inverse_ != 0 ? sum * inverse_ : sum / length_; }
+
+ private:
+  float length_, inverse_;
+};
+
+// What distances from the mean are multiplied by. A sum of squares is never -0: filled_sum() would
+// not change it.
+PLANQ_HD float norm_factor(float squares, const Length& length, float eps) {
+  return rsqrt(length.mean(squares) + eps);
 }
 
 PLANQ_HD float normalized(float x, float mean, float factor) { return (x - mean) * factor; }

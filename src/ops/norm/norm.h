@@ -28,7 +28,7 @@ struct Norm {
   const OperandView *residual = nullptr, *output = nullptr;  // null: there is none
   DType weight_dtype = DType::Unset, bias_dtype = DType::Unset;
   DType residual_dtype = DType::Unset, output_dtype = DType::Unset;
-  RealScalar eps{};
+  FloatScalar eps{};
   float weight_offset = 0;
   bool centred = false;              // by the mean of the row
   bool round_before_weight = false;  // to the input's type

@@ -43,20 +43,30 @@ struct RowTypes {
   PLANQ_HD bool has_residual() const { return residual != DType::Unset; }
 };
 
+// Of a descriptor's fields, or of a Norm.
+template <class Own>
+RowTypes row_types(const Own& own) {
+  RowTypes types = {own.weight_dtype, DType::Unset, own.residual_dtype, own.output_dtype};
+  if constexpr (requires { own.bias_dtype; }) types.bias = own.bias_dtype;
+  return types;
+}
+
 struct RowArgs {
   IndexSpaceOf<kElementOperands> layout;
   const Element* input;
   const void *weight, *bias;
   void *residual, *output;
-  RealScalar eps;
+  FloatScalar eps;
   int64_t rows;
   int length;
+  math::Length divisor;
   float weight_offset;
   RowTypes types;
   bool round_before_weight;
 };
 
-// What a kernel knows of the types. Alike: all are the input's, and there is a residual or none.
+// What a kernel knows of the types. Alike: all are the input's, there is a residual or none, and
+// the rows lie along one axis. That leaves few rows less to wait for.
 enum class Types { Any, Alike, AlikeWithResidual };
 // Vectors of a thread where blocks have many rows, and the longest row that is held. More take
 // fewer instructions for an element. Kernels of any types have no registers for them.
@@ -73,6 +83,16 @@ __device__ __forceinline__ RowTypes known_types(const RowArgs& args) {
     types.residual = kTypes == Types::AlikeWithResidual ? cuda::kElement : DType::Unset;
   }
   return types;
+}
+
+// Where a row begins.
+template <Types kTypes>
+__device__ __forceinline__ OffsetsOf<kElementOperands> row_places(const RowArgs& args,
+                                                                  int64_t row) {
+  if constexpr (kTypes == Types::Any)
+    return cuda::row_offsets(args.layout, row);
+  else
+    return cuda::offsets_of_axis(args.layout.axes[0], row);
 }
 
 // --- Sums ----------------------------------------------------------------------------------------
@@ -125,6 +145,12 @@ __device__ __forceinline__ void keep(const Columns<kPasses>& columns, T* to,
 template <int kPasses>
 constexpr bool kReadsEarly = kPasses == 1;
 
+__device__ __forceinline__ void prefetch(const void* weights, DType type,
+                                         const Columns<1>& columns) {
+  const int size = type == DType::Float32 ? 4 : 2;
+  if (columns.has(0)) cuda::prefetch(static_cast<const char*>(weights) + columns.at(0) * size);
+}
+
 // What a row is made of, on its way.
 template <int kPasses>
 struct RawRow {
@@ -134,6 +160,12 @@ struct RawRow {
   __device__ __forceinline__ RawRow(const RowArgs& args, const RowTypes& types,
                                     const OffsetsOf<kElementOperands>& at,
                                     const Columns<kPasses>& columns) {
+    // The compiler loads weights when the row has come, wherever that is written. Then they are
+    // under way.
+    if constexpr (kReadsEarly<kPasses>) {
+      prefetch(args.weight, types.weight, columns);
+      if (types.bias != DType::Unset) prefetch(args.bias, types.bias, columns);
+    }
     input.load(args.input, at.at[kInputPlace], cuda::kElement, columns);
     if (types.has_residual())
       residual.load(args.residual, at.at[kResidualPlace], types.residual, columns);
@@ -177,9 +209,9 @@ __device__ __forceinline__ void read_weights(const RowArgs& args, const RowTypes
   for (int i = 0; i < kEach; ++i) w[0][i] = w[0][i] + args.weight_offset;
 }
 
-// The sum of term(element) over a row.
+// The sum of term(element) over a row, but for its filling.
 template <RowTeam kTeam, int kPasses, class Term>
-__device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPasses>& columns,
+__device__ __forceinline__ float held_sum(const Columns<kPasses>& columns,
                                           const float (&x)[kPasses][kEach],
                                           float (&shared)[kMostWarps], const Term& term) {
   float passes[kPasses];
@@ -191,7 +223,7 @@ __device__ __forceinline__ float held_sum(const RowArgs& args, const Columns<kPa
     const float joined = cuda::join_neighbours(terms, cuda::AddNeighbours{});
     passes[p] = columns.has(p) ? joined : math::kNoTerm;
   }
-  return math::filled_sum(team_sum<kTeam>(passes, shared), args.length);
+  return team_sum<kTeam>(passes, shared);
 }
 
 // One pass of a row: distances from the mean, divided and multiplied by the weight.
@@ -289,17 +321,18 @@ __global__ void __launch_bounds__(kThreads, kMostThreads / kThreads)
 #pragma unroll 1
   for (int64_t row = int64_t{blockIdx.x} * teams + team; row < args.rows;
        row += int64_t{gridDim.x} * teams) {
-    const auto at = cuda::row_offsets(args.layout, row);
+    const auto at = row_places<kTypes>(args, row);
     float x[kPasses][kEach], mean = 0;
     const RawRow<kPasses> raw(args, types, at, columns);
     read_row(args, types, at, columns, raw, x);
-    const auto eps = static_cast<float>(args.eps.get());
-    if constexpr (kCentred)
-      mean = held_sum<kTeam>(args, columns, x, shared[0], [](float own) { return own; }) /
-             static_cast<float>(args.length);
+    const float eps = args.eps.get();
+    if constexpr (kCentred) {
+      const float sum = held_sum<kTeam>(columns, x, shared[0], [](float own) { return own; });
+      mean = args.divisor.mean(math::filled_sum(sum, args.length));
+    }
     const float squares = held_sum<kTeam>(
-        args, columns, x, shared[1], [&](float own) { return math::squared_distance(own, mean); });
-    const float factor = math::norm_factor(squares, args.length, eps);
+        columns, x, shared[1], [&](float own) { return math::squared_distance(own, mean); });
+    const float factor = math::norm_factor(squares, args.divisor, eps);
 #pragma unroll
     for (int p = 0; p < kPasses; ++p)
       scale_pass<kCentred, kPasses>(args, types, columns.pass(p), mean, factor, raw.weight, x[p]);
@@ -342,7 +375,7 @@ struct ScatteredRow {
         residual[i] = math::narrowed<T>(math::widened(input[i]) + math::widened(residual[i]));
     });
   }
-  // The sum of term(element).
+  // The sum of term(element), but for its filling.
   template <class Term>
   __device__ __forceinline__ float sum(float (&runs)[kMostRuns], float (&warps)[kMostWarps],
                                        const Term& term) const {
@@ -366,7 +399,7 @@ struct ScatteredRow {
     float part[1] = {cuda::join_neighbours(own, cuda::AddNeighbours{})};
     const float joined = team_sum<RowTeam::Block>(part, warps);
     __syncthreads();  // the runs and the warps' sums have been read
-    return math::filled_sum(joined, args.length);
+    return joined;
   }
   __device__ __forceinline__ float result(int column, float mean, float factor) const {
     float t = math::normalized((*this)(column), mean, factor);
@@ -386,12 +419,13 @@ __global__ void __launch_bounds__(kFewThreads)
     const ScatteredRow own = {args, cuda::row_offsets(args.layout, row)};
     if (args.types.has_residual()) own.add_residual();
     float mean = 0;
-    if constexpr (kCentred)
-      mean = own.sum(runs, warps, [](float x) { return x; }) / static_cast<float>(args.length);
+    if constexpr (kCentred) {
+      const float sum = own.sum(runs, warps, [](float x) { return x; });
+      mean = args.divisor.mean(math::filled_sum(sum, args.length));
+    }
     const float squares =
         own.sum(runs, warps, [&](float x) { return math::squared_distance(x, mean); });
-    const float factor =
-        math::norm_factor(squares, args.length, static_cast<float>(args.eps.get()));
+    const float factor = math::norm_factor(squares, args.divisor, args.eps.get());
     End::finish_scattered(args, row, own.at.at[kOutputPlace],
                           [&](int column) { return own.result(column, mean, factor); });
   }
@@ -423,12 +457,24 @@ Status preload_blocks() {
   return Status::success();
 }
 
+// What a kernel may know of rows along one axis. Codes are of no type here.
+template <class End>
+Types known_of(const RowTypes& types) {
+  const auto is_own = [](DType type) { return type == DType::Unset || type == cuda::kElement; };
+  const bool alike = is_own(types.weight) && is_own(types.bias) && is_own(types.residual) &&
+                     (!std::is_same_v<End, StoreFloats> || is_own(types.output));
+  if (!kKnowsTypes<End> || !alike) return Types::Any;
+  return types.has_residual() ? Types::AlikeWithResidual : Types::Alike;
+}
+
 template <bool kCentred, class End>
-Status preload_norms() {
+Status preload_norms(const RowTypes& types) {
   PLANQ_TRY((preload_blocks<kCentred, End, Types::Any>()));
   if constexpr (kKnowsTypes<End>) {
-    PLANQ_TRY((preload_blocks<kCentred, End, Types::Alike>()));
-    PLANQ_TRY((preload_blocks<kCentred, End, Types::AlikeWithResidual>()));
+    const Types known = known_of<End>(types);
+    if (known == Types::Alike) PLANQ_TRY((preload_blocks<kCentred, End, Types::Alike>()));
+    if (known == Types::AlikeWithResidual)
+      PLANQ_TRY((preload_blocks<kCentred, End, Types::AlikeWithResidual>()));
   }
   if constexpr (kForAll<End>) {
     PLANQ_TRY(cuda::preload(kHeld<kCentred, End, 1, kFewThreads>));
@@ -436,17 +482,6 @@ Status preload_norms() {
     PLANQ_TRY(cuda::preload(normalize_scattered<kCentred, End>));
   }
   return Status::success();
-}
-
-// What a kernel for this call may know of the types. Codes are of no type here.
-template <class End>
-Types types_of(const Norm& norm) {
-  const auto is_own = [](DType type) { return type == DType::Unset || type == cuda::kElement; };
-  const bool alike = is_own(norm.weight_dtype) && is_own(norm.bias_dtype) &&
-                     is_own(norm.residual_dtype) &&
-                     (!std::is_same_v<End, StoreFloats> || is_own(norm.output_dtype));
-  if (!kKnowsTypes<End> || !alike) return Types::Any;
-  return norm.residual ? Types::AlikeWithResidual : Types::Alike;
 }
 
 // Which threads hold rows.
@@ -459,7 +494,8 @@ struct Team {
 
 template <class End>
 Team team_of(const Norm& norm, const Device& device) {
-  const Types types = types_of<End>(norm);
+  const Types types =
+      cuda::is_one_axis(norm.layout.rows) ? known_of<End>(row_types(norm)) : Types::Any;
   const int64_t vectors = norm.length() / kEach, multiprocessors = device.multiprocessors;
   const bool few = norm.rows <= 2 * multiprocessors;
   if (vectors <= kWarp || (!few && vectors <= kWarpPasses * kWarp)) {
@@ -523,8 +559,9 @@ RowArgs arguments_of(const Norm& norm) {
           .eps = norm.eps,
           .rows = norm.rows,
           .length = static_cast<int>(norm.length()),
+          .divisor = math::Length(norm.length()),
           .weight_offset = norm.weight_offset,
-          .types = {norm.weight_dtype, norm.bias_dtype, norm.residual_dtype, norm.output_dtype},
+          .types = row_types(norm),
           .round_before_weight = norm.round_before_weight};
 }
 
@@ -556,11 +593,13 @@ Status launch_codes(const Norm& norm, const affine::RowCodesOf<Element>& codes,
   const bool held = is_held(norm) && codes.held;
   if constexpr (!kCentred) {
     using enum affine::RowKind;
-    const Team team = team_of<StoreCodes<Int8>>(norm, device);  // and of E4M3
+    const Team team = team_of<StoreCodes<Int8>>(norm, device);  // and of the others
     const bool known = held && norm.rows > 0 && !team.is_warp();
     const affine::RowKind kind = known ? kind_of(codes.args) : Any;
     if (kind == Int8) return launch_held<kCentred, StoreCodes<Int8>>(norm, team, codes.args, bound);
     if (kind == E4M3) return launch_held<kCentred, StoreCodes<E4M3>>(norm, team, codes.args, bound);
+    if (kind == E4M3Groups)
+      return launch_held<kCentred, StoreCodes<E4M3Groups>>(norm, team, codes.args, bound);
   }
   return launch_norm<kCentred, StoreAnyCodes>(norm, held, codes.args, device, bound);
 }
@@ -570,8 +609,8 @@ Status launch_codes(const Norm& norm, const affine::RowCodesOf<Element>& codes,
 // Of an operator with these fields; kNormOf makes a Norm of a call.
 template <class Fields, Norm (*kNormOf)(const Call&), bool kCentred>
 struct FloatKernels {
-  static Status prepare(const Descriptor&, const Device&, State&) {
-    return preload_norms<kCentred, StoreFloats>();
+  static Status prepare(const Descriptor& descriptor, const Device&, State&) {
+    return preload_norms<kCentred, StoreFloats>(row_types(descriptor.as<Fields>()));
   }
   static Status bind(const Call& call, Bound& bound) {
     const Norm norm = kNormOf(call);
@@ -604,12 +643,15 @@ struct CodeKernels {
     if (!reason.accepted()) return reason;
     return affine::rejects_row_codes<cuda::kElement>(f.shape, f.output_dtype, f.quantized);
   }
-  static Status prepare(const Descriptor&, const Device&, State&) {
+  static Status prepare(const Descriptor& descriptor, const Device&, State&) {
+    const RowTypes types = row_types(descriptor.as<Fields>());
     if constexpr (!kCentred) {
-      PLANQ_TRY((preload_norms<kCentred, StoreCodes<affine::RowKind::Int8>>()));
-      PLANQ_TRY((preload_norms<kCentred, StoreCodes<affine::RowKind::E4M3>>()));
+      using enum affine::RowKind;
+      PLANQ_TRY((preload_norms<kCentred, StoreCodes<Int8>>(types)));
+      PLANQ_TRY((preload_norms<kCentred, StoreCodes<E4M3>>(types)));
+      PLANQ_TRY((preload_norms<kCentred, StoreCodes<E4M3Groups>>(types)));
     }
-    return preload_norms<kCentred, StoreAnyCodes>();
+    return preload_norms<kCentred, StoreAnyCodes>(types);
   }
   static Status bind(const Call& call, Bound& bound) {
     const auto& f = call.fields<Fields>();

@@ -71,7 +71,7 @@ struct Columns {
 class Row {
  public:
   Row(const Norm& norm, DType input_dtype, float eps, int64_t row)
-      : norm_(norm), loops_(norm_loops()), eps_(eps), length_(norm.length()) {
+      : norm_(norm), loops_(norm_loops()), eps_(eps), length_(norm.length()), divisor_(length_) {
     const ElementOffsets at = norm.layout.rows.offsets(row);
     input_ = Columns(norm.input, input_dtype, at.at[norm::kInputPlace]);
     residual_ = Columns(norm.residual, norm.residual_dtype, at.at[norm::kResidualPlace]);
@@ -83,15 +83,13 @@ class Row {
 
   void normalize() const {
     if (residual_.first) each_leaf([&](int64_t at, int64_t count) { add_residual(at, count); });
-    const float mean = norm_.centred ? sum([](int64_t, float*) {}) / length() : 0.0f;
+    const float mean = norm_.centred ? divisor_.mean(sum([](int64_t, float*) {})) : 0.0f;
     const float squares = sum([&](int64_t count, float* x) { loops_.square(mean, count, x); });
-    const float factor = math::norm_factor(squares, length_, eps_);
+    const float factor = math::norm_factor(squares, divisor_, eps_);
     each_leaf([&](int64_t at, int64_t count) { write_leaf(at, count, mean, factor); });
   }
 
  private:
-  float length() const { return static_cast<float>(length_); }
-
   template <class Visit>
   void each_leaf(const Visit& visit) const {
     for (int64_t at = 0; at < length_; at += kLeaf) visit(at, std::min(kLeaf, length_ - at));
@@ -140,13 +138,14 @@ class Row {
   const NormLoops& loops_;
   float eps_;
   int64_t length_;
+  math::Length divisor_;
   Columns input_, residual_, output_, weight_, bias_, read_;
 };
 
 }  // namespace
 
 void normalize_rows(const Norm& norm, DType input_dtype, int threads) {
-  const auto eps = static_cast<float>(norm.eps.get());
+  const float eps = norm.eps.get();
   const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(norm.length(), 1), 1);
   parallel_for(threads, norm.rows, grain, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) Row(norm, input_dtype, eps, row).normalize();

@@ -7,6 +7,7 @@
 #include "core/scalar.h"
 #include "math/formats.h"
 #include "math/functions.h"
+#include "ops/norm/arithmetic.h"
 #include "ops/position/vocabulary.h"
 
 namespace planq::math {
@@ -46,9 +47,10 @@ struct Heads {
   Tensor query, key;
   const float* table;
   const void* positions;
-  RealScalar eps;
+  FloatScalar eps;
   std::int64_t tokens, query_heads, of_token, table_row, max_position;
   int columns, rotary;
+  math::Length length;  // the columns, of which a norm takes a mean
   DType weight_dtype;
   bool is_wide, is_interleaved;
 
@@ -57,7 +59,7 @@ struct Heads {
       : query(own.query, own.query_weight),
         table(static_cast<const float*>(own.cos_sin.data)),
         positions(own.position.data),
-        eps(real_of(own.eps)),
+        eps(float_of(own.eps)),
         table_row(own.cos_sin.strides[0]) {
     if (f.key_heads > 0) key = {own.key, own.key_weight};
     tokens = f.query_shape[0];
@@ -65,6 +67,7 @@ struct Heads {
     of_token = query_heads + f.key_heads;
     max_position = f.max_position;
     columns = static_cast<int>(f.query_shape.last());
+    length = math::Length(columns);
     rotary = static_cast<int>(f.rotary_dim);
     weight_dtype = f.norm_weight_dtype;
     is_wide = f.position_dtype == DType::Int64;

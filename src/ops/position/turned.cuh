@@ -146,11 +146,10 @@ struct HeadRuns {
   }
   // Of a head that `lanes` neighbouring threads have, a power of two up to a warp, all columns
   // together. All threads of the warp call this.
-  __device__ __forceinline__ void normalize(const void* weights, DType weight_dtype,
+  __device__ __forceinline__ void normalize(const Heads& heads, const void* weights,
                                             const Unit<kEach>& unit, int lanes, float eps) {
-    const int columns = kRuns * unit.half;
-    const float squares = math::filled_sum(sum_of_squares(lanes), columns);
-    const float factor = math::norm_factor(squares, columns, eps);
+    const float factor = math::norm_factor(sum_of_squares(lanes), heads.length, eps);
+    const DType weight_dtype = heads.weight_dtype;
     if (weight_dtype == DType::BFloat16)
       scale(factor, static_cast<const math::Bfloat16*>(weights), unit);
     else if (weight_dtype == DType::Float16)

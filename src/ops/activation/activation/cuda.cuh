@@ -337,6 +337,7 @@ HeldKernel held_kernel(ActivationFunction function, affine::RowKind kind) {
     const bool silu = function == ActivationFunction::Silu;
     if (silu && kind == Int8) return activate_held<kGiven, kPasses, Silu, Int8>;
     if (silu && kind == E4M3) return activate_held<kGiven, kPasses, Silu, E4M3>;
+    if (silu && kind == E4M3Groups) return activate_held<kGiven, kPasses, Silu, E4M3Groups>;
   }
   return activate_held<kGiven, kPasses, AnyFunction, Any>;
 }
@@ -350,6 +351,8 @@ HeldKernel table_kernel(ActivationFunction function, affine::RowKind kind) {
       return activate_tabulated<kGiven, affine::RowKind::Int8>;
     if (takes_table(function) && kind == affine::RowKind::E4M3)
       return activate_tabulated<kGiven, affine::RowKind::E4M3>;
+    if (takes_table(function) && kind == affine::RowKind::E4M3Groups)
+      return activate_tabulated<kGiven, affine::RowKind::E4M3Groups>;
   }
   return nullptr;
 }
@@ -395,7 +398,7 @@ Status launch_codes(const CodeArgs& given, bool held, const Call& call, Bound& b
 template <Given kGiven>
 Status preload_codes(ActivationFunction function) {
   using enum affine::RowKind;
-  for (const auto kind : {Any, Int8, E4M3}) {
+  for (const auto kind : {Any, Int8, E4M3, E4M3Groups}) {
     PLANQ_TRY(cuda::preload(held_kernel<kGiven, 1>(function, kind)));
     PLANQ_TRY(cuda::preload(held_kernel<kGiven, kSeveral>(function, kind)));
     if (const HeldKernel kernel = table_kernel<kGiven>(function, kind))

@@ -39,7 +39,7 @@ struct GatherArgs {
   cuda::RowShare share;
   Table table;
   Element* output;
-  RealScalar factor;
+  FloatScalar factor;
   cuda::Counter invalid;
   int64_t row_blocks;
 };
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ 
   const auto at = args.rows.space.offsets(own);
   const int64_t row = args.rows.index(at.at[0]);
   const bool exists = args.rows.has(row);
-  const float factor = factor_of(args.factor);
+  const float factor = args.factor.get();
   Element* const output = args.output + at.at[1];
 #pragma unroll 1
   for (int64_t first = share.first_unit(); first < share.units; first += kEach * share.step()) {
@@ -92,7 +92,7 @@ Status launch_rows(const Call& call, Bound& bound) {
                            share,
                            Table(call),
                            static_cast<Element*>(given[kOutput].data),
-                           real_of(given[kFactor], 1),
+                           float_of(given[kFactor], 1),
                            cuda::Counter(rows.size(), given[kInvalid].data, call.device),
                            grid.blocks};
   grid.blocks += args.invalid.blocks;

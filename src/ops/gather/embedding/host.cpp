@@ -78,7 +78,8 @@ Status compute(const Call& call, const Stream& stream) {
   const Fields& f = call.fields<Fields>();
   const Rows rows(call);
   const Loops& loops = row_loops<kTableType, U>();
-  const float factor = factor_of(real_of(call.operands[kFactor], 1));
+  // A product with 1 changes no bit, so it may be left out.
+  const float factor = float_of(call.operands[kFactor], 1).get();
   auto* const output = static_cast<U*>(call.operands[kOutput].data);
   const int64_t chunks = (f.width() + kChunk - 1) / kChunk;
   host::parallel_for(stream.threads, rows.size() * chunks, kGrain, [&](int64_t from, int64_t to) {

@@ -40,7 +40,4 @@ struct Rows {
   }
 };
 
-// What rows are multiplied by. A product with 1 changes no bit, so it may be left out.
-PLANQ_HD float factor_of(const RealScalar& factor) { return static_cast<float>(factor.get()); }
-
 }  // namespace planq::embedding

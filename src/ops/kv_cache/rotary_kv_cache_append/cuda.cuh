@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const int team = static_cast<int>(threadIdx.x) / args.lanes, teams = kThreads / args.lanes;
   const int lane = static_cast<int>(threadIdx.x) % args.lanes;
   const int64_t all = count * args.of_token.divisor();
-  const float eps = kNorm ? static_cast<float>(heads.eps.get()) : 0.0f;
+  const float eps = kNorm ? heads.eps.get() : 0.0f;
   kv_cache::BlockTokens tokens;
   bool chosen = args.table.each > 1;
   if (chosen) tokens.choose<kThreads>(args.cache, args.table, first, count);
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     if constexpr (kNorm) {
       const Unit unit = {lane, heads.rotary / 2, heads.is_interleaved};
       HeadRuns normalized = held;
-      normalized.normalize(heads.weight(head), heads.weight_dtype, unit, args.lanes, eps);
+      normalized.normalize(heads, heads.weight(head), unit, args.lanes, eps);
       if (own.is_turned()) held = normalized;
     }
     if (!is_there) continue;

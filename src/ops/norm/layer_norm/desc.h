@@ -71,7 +71,7 @@ inline norm::Norm norm_of(const Call& call) {
   norm.bias_dtype = f.bias_dtype;
   norm.residual_dtype = f.residual_dtype;
   norm.output_dtype = f.output_dtype;
-  norm.eps = real_of(given[kEps]);
+  norm.eps = float_of(given[kEps]);
   norm.weight_offset = static_cast<float>(f.weight_offset);
   norm.centred = true;
   norm::lay_out(norm, f.shape);

@@ -65,7 +65,7 @@ inline norm::Norm norm_of(const Call& call) {
   norm.weight_dtype = f.weight_dtype;
   norm.residual_dtype = f.residual_dtype;
   norm.output_dtype = f.output_dtype;
-  norm.eps = real_of(given[kEps]);
+  norm.eps = float_of(given[kEps]);
   norm.weight_offset = static_cast<float>(f.weight_offset);
   norm.round_before_weight = f.round_before_weight;
   norm::lay_out(norm, f.shape);

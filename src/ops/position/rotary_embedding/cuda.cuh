@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(kThreads, kNormRuns == 2 ? 4 : 2)
       else if (kNorm)
         held[k] = {};
     if constexpr (kNorm)
-      held[0].normalize(heads.weight(is_there ? first_head : 0), heads.weight_dtype, unit,
-                        args.lanes, static_cast<float>(heads.eps.get()));
+      held[0].normalize(heads, heads.weight(is_there ? first_head : 0), unit, args.lanes,
+                        heads.eps.get());
     Angles<kEach> angles;
     if (exists) angles.load(table, unit);
 #pragma unroll
@@ -162,8 +162,7 @@ struct HeldHead {
       steps[s] = cuda::join_lanes(cuda::join_neighbours(terms, cuda::AddNeighbours{}),
                                   cuda::AddNeighbours{});
     }
-    const float sum = cuda::join_neighbours(steps, cuda::AddNeighbours{});
-    return math::filled_sum(sum, heads.columns);
+    return cuda::join_neighbours(steps, cuda::AddNeighbours{});
   }
   __device__ __forceinline__ void scale(float factor, const void* weights) const {
 #pragma unroll 1
@@ -216,8 +215,7 @@ __global__ void __launch_bounds__(kThreads) turn_normalized(const __grid_constan
   const int64_t position = heads.position(token);
   if (!heads.has(position)) return held.write(row, nullptr);
   const float squares = held.read(row);
-  const auto eps = static_cast<float>(heads.eps.get());
-  held.scale(math::norm_factor(squares, heads.columns, eps), heads.weight(head));
+  held.scale(math::norm_factor(squares, heads.length, heads.eps.get()), heads.weight(head));
   __syncwarp();
   held.write(row, heads.cosines(position));
 }

@@ -88,9 +88,9 @@ class Head {
   void normalize(const void* weight, T* row) {
     const int64_t columns = heads_.columns;
     loops_.square(x_, columns, other_);
-    const float squares = math::filled_sum(host::tree_sum_over(other_, columns), columns);
+    const float squares = host::tree_sum_over(other_, columns);
     widen_weights(heads_.weight_dtype)(weight, columns, other_);
-    loops_.scale(math::norm_factor(squares, columns, eps_), other_, columns, x_);
+    loops_.scale(math::norm_factor(squares, heads_.length, eps_), other_, columns, x_);
     loops_.narrow(x_, columns, row);
     loops_.widen(row, columns, x_);
   }
@@ -105,7 +105,7 @@ template <DType kType>
 Status compute(const Call& call, const Stream& stream) {
   using T = math::Stored<kType>;
   const Heads heads = heads_of(call);
-  const auto eps = static_cast<float>(heads.eps.get());
+  const float eps = heads.eps.get();
   const int64_t count = heads.tokens * heads.of_token;
   host::parallel_for(stream.threads, count, std::max<int64_t>(kGrain / heads.columns, 1),
                      [&](int64_t first, int64_t last) {

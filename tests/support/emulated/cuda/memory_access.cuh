@@ -82,6 +82,7 @@ std::uint32_t of_signed_halves(std::uint32_t a, std::uint32_t b, const Better& b
 inline std::uint32_t __vmaxs2(std::uint32_t a, std::uint32_t b) {
   return of_signed_halves(a, b, [](std::int16_t x, std::int16_t y) { return std::max(x, y); });
 }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline std::uint32_t __vmins2(std::uint32_t a, std::uint32_t b) {
   return of_signed_halves(a, b, [](std::int16_t x, std::int16_t y) { return std::min(x, y); });
 }
@@ -221,6 +222,7 @@ int misalignment(const void* address) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % kBytes);
 }
 inline uint4 load_past_l1(const void* address) { return *static_cast<const uint4*>(address); }
+inline void prefetch(const void*) {}
 inline uint4 load_once(const void* address) {
   if (!aligned_to(address, kVectorBytes)) std::abort();
   uint4 vector;
