@@ -497,6 +497,56 @@ def test_blocks_of_files_are_finite_and_checked_with_torch_and_the_host(
     assert check(case, operands, [host_reference]).differing == 1
 
 
+@pytest.mark.parametrize("kind", ["q4_0", "q8_0", "q4_k", "q6_k"])
+def test_blocks_of_numbers_are_checked_with_torch_and_the_host(kind: str) -> None:
+    case = case_of(made("gguf_quantize", shape=(6, 512), input_dtype="float32", type=kind))
+    assert f"/{kind}/" in case.name
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    found = check(case, operands, [host_reference, torch_reference])
+    assert (found.elements, found.differing) == (6 * 512, 0)
+    assert found.reference == "host_reference, torch_reference"
+    operands["output"].view(-1)[-1] ^= 1
+    assert check(case, operands, [host_reference]).differing == 1
+
+
+def layer_of_blocks(m: int, n: int, k: int, **fields: Any) -> Any:
+    """A descriptor of linear_gguf."""
+    shapes = {"input_shape": (m, k), "weight_shape": (n, k)}
+    return made("linear_gguf", **shapes, **({"output_dtype": "bfloat16"} | fields))
+
+
+@pytest.mark.parametrize("input_dtype", ["int8", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kind", "nbytes"), [("q4_0", 18), ("q8_0", 34), ("q4_k", 144), ("q6_k", 210)]
+)
+@pytest.mark.parametrize("shape", [(3, 40, 512), (30, 5, 768)])
+def test_layers_of_blocks_are_finite_and_checked_with_torch_and_the_host(
+    shape: tuple[int, int, int], kind: str, nbytes: int, input_dtype: str
+) -> None:
+    """Where weights are most of the memory, and where activations are; the bytes of all count."""
+    m, n, k = shape
+    fields = {"type": kind, "input_dtype": input_dtype, "bias_dtype": "float32"}
+    case = case_of(layer_of_blocks(m, n, k, **fields))
+    short = {"int8": "s8", "bfloat16": "bf16"}[input_dtype]
+    assert case.name == f"E1/linear_gguf/{kind}/{short}_bf16_bias/{m}x{n}x{k}"
+    weights = n * k // (256 if kind.endswith("k") else 32) * nbytes
+    activations = m * k + 4 * m * k // 32 if input_dtype == "int8" else 2 * m * k
+    assert case.traffic == weights + activations + 2 * m * n + 4 * n
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    assert operands["output"].isfinite().all()
+    assert len(operands["output"].unique()) > m * n // 2
+    found = check(case, operands, [host_reference, torch_reference])
+    assert (found.elements, found.differing) == (m * n, 0)
+    assert found.reference == "host_reference, torch_reference"
+    operands["output"].view(torch.uint8).view(-1)[-1] ^= 1
+    for reference in (host_reference, torch_reference):
+        assert check(case, operands, [reference]).differing == 1
+
+
 def test_lists_are_named_by_their_number_and_what_is_updated_counts_twice() -> None:
     case = case_of(step((512, 2), (3,), **CODED))
     assert case.name == "E1/optimizer_step/adam-blockwise8/bf16_bf16/2-tensors-1027"
@@ -710,6 +760,7 @@ def test_peers_of_the_sums_give_the_same_ones(peer: str) -> None:
         ("dequantize_linear", coded(5, 24, 128, block_size=64)),
         ("bitsandbytes", coded(5, 32, 128, block_size=64)),
         ("grouped_mm", grouped(9, 3, 16, 128)),
+        ("torch_linear", layer_of_blocks(5, 24, 256, type="q4_k", input_dtype="bfloat16")),
     ],
 )
 def test_peers_of_floating_products_compute_the_same_layer(peer: str, desc: Any) -> None:

@@ -68,7 +68,7 @@ FLOORS: dict[str, set[str]] = {
     "codebook": {"affine"},
     "elementwise": set(),
     "gather": {"affine"},
-    "gguf": set(),
+    "gguf": {"linear"},
     "group": set(),
     "kv_cache": {"affine", "position"},
     "linear": {"affine", "codebook", "packing"},

@@ -242,6 +242,8 @@ class Case:
         coded = getattr(desc, "code_dtype", None) if has_codes else None
         if experts:
             yield f"experts{experts}"
+        if hasattr(desc, "type"):
+            yield desc.type.value
         if getattr(desc, "block_size", None) is not None:
             yield f"{desc.codebook.value}-{desc.block_size}"
         elif coded is not None:

@@ -75,6 +75,11 @@ _CODES: Final = {  # mean and deviation of codes, and the range that holds them
 _RANGE: Final = 6.0  # standard deviations that the codes of a segment span: a few are clamped
 
 
+def has_blocks(desc: Any) -> bool:
+    """Whether bytes of a descriptor's operands are blocks of GGUF files."""
+    return isinstance(getattr(desc, "type", None), planq.GgufType)
+
+
 def number(spec: planq.OperandSpec) -> float:
     """What an operand that is one number is given."""
     return _NUMBERS.get(spec.name, 0.75 if spec.dtype is planq.DType.FLOAT64 else 1)
@@ -88,7 +93,7 @@ def fill_elements(values: torch.Tensor, dtype: str, source: Any = None) -> None:
         dtype: The logical type.
         source: The descriptor of a codebook operator, whose codes they are, or of blocks.
     """
-    if source is not None and source.operator == "gguf_dequantize":
+    if has_blocks(source):
         values.random_(0, 0x3C)  # so that every float16 number in them is finite
     elif source is not None:
         values.copy_(codes_of_normal(source, values.device))

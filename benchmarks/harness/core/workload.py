@@ -12,7 +12,14 @@ import torch
 
 import planq
 from harness.core.cases import Case, item_bytes
-from harness.core.data import PARAMETERS, fill_elements, fill_parameter, fill_state, number
+from harness.core.data import (
+    PARAMETERS,
+    fill_elements,
+    fill_parameter,
+    fill_state,
+    has_blocks,
+    number,
+)
 from harness.formulas.codebook import source_of
 from harness.formulas.linear import complete
 
@@ -187,6 +194,11 @@ def nearest_mix(reads: int, writes: int) -> tuple[int, int]:
     return min(MIXES, key=lambda mix: abs(math.log(mix[0] * writes / (mix[1] * reads))))
 
 
+def blocks_of(desc: Any, spec: planq.OperandSpec) -> Any:
+    """The descriptor, if an operand of it is blocks of GGUF files."""
+    return desc if has_blocks(desc) and spec.dtype is planq.DType.UINT8 else None
+
+
 class Workload:
     """A case with its plan, its operand sets and one bound launch for each set."""
 
@@ -195,8 +207,7 @@ class Workload:
         machine.outputs.release()
         machine.parameters.release()
         source = source_of(case.descriptor, machine.distinct) if case.decodes else None
-        if case.descriptor.operator == "gguf_dequantize":
-            source = case.descriptor
+        source = blocks_of(case.descriptor, case.bulk) or source
         # An odd number for products, whose rows would else come again, and wrong ones be right.
         distinct = machine.distinct - (1 if case.product else 0)
         machine.inputs.fill(case.bulk.dtype.value, distinct, source)
@@ -258,7 +269,7 @@ class Workload:
     def _refill(self, taken: torch.Tensor, spec: planq.OperandSpec) -> None:
         """Elements of a product that are not of the type that memory was filled with."""
         if spec.dtype is not self.case.bulk.dtype:
-            fill_elements(taken, spec.dtype.value)
+            fill_elements(taken, spec.dtype.value, blocks_of(self.case.descriptor, spec))
             self.machine.inputs.forget()
 
     def measure(self) -> Timing:

@@ -14,7 +14,7 @@ import planq
 from harness.core.cuda import CudaMachine
 from harness.core.product import transposed_sides
 from harness.core.workload import Machine, Operands, Workload
-from harness.formulas import codebook, static
+from harness.formulas import codebook, gguf, static
 from harness.peers import bnb
 from harness.peers.peer import Call, Peer, product_peer
 
@@ -30,6 +30,8 @@ def decoder(desc: Any) -> Callable[[Operands], torch.Tensor]:
     """
     if desc.operator == "matmul":
         return lambda given: given["weight"]
+    if desc.operator == "linear_gguf":
+        return lambda given: gguf.weight(desc, given["weight"]).to(given["input"].dtype)
     if getattr(desc, "weight_layout", None) not in (None, planq.WeightLayout.ROW_MAJOR):
         raise ValueError(f"no torch operations for {desc}")
     formula: Any

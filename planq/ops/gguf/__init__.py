@@ -5,11 +5,23 @@ from planq.ops.gguf.gguf_dequantize import (
     GgufDequantizeDescriptor,
     GgufDequantizePlan,
 )
+from planq.ops.gguf.gguf_quantize import (
+    GgufQuantizeArgs,
+    GgufQuantizeDescriptor,
+    GgufQuantizePlan,
+)
+from planq.ops.gguf.linear_gguf import LinearGgufArgs, LinearGgufDescriptor, LinearGgufPlan
 from planq.ops.gguf.vocabulary import GgufType
 
 __all__ = [
     "GgufDequantizeArgs",
     "GgufDequantizeDescriptor",
     "GgufDequantizePlan",
+    "GgufQuantizeArgs",
+    "GgufQuantizeDescriptor",
+    "GgufQuantizePlan",
     "GgufType",
+    "LinearGgufArgs",
+    "LinearGgufDescriptor",
+    "LinearGgufPlan",
 ]

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "math/formats.h"
+#include "math/conversions.h"
 #include "ops/gguf/vocabulary.h"
 
 namespace planq::gguf {
@@ -18,12 +18,12 @@ using Bytes = const std::uint8_t*;
 PLANQ_HD int nibble(int bits, int i) { return bits >> 4 * i & 15; }
 PLANQ_HD int two_bits(int bits, int i) { return bits >> 2 * i & 3; }
 PLANQ_HD int bit(std::uint32_t bits, int i) { return static_cast<int>(bits >> i & 1); }
-PLANQ_HD int as_signed(std::uint8_t byte) { return static_cast<std::int8_t>(byte); }
+PLANQ_HD constexpr int as_signed(std::uint8_t byte) { return static_cast<std::int8_t>(byte); }
 
 PLANQ_HD std::uint32_t word16(Bytes at) { return at[0] | static_cast<std::uint32_t>(at[1]) << 8; }
 PLANQ_HD std::uint32_t word32(Bytes at) { return word16(at) | word16(at + 2) << 16; }
 PLANQ_HD float half_at(Bytes at) {
-  return math::widen(math::Half{static_cast<std::uint16_t>(word16(at))});
+  return math::widened(math::Half{static_cast<std::uint16_t>(word16(at))});
 }
 PLANQ_HD float times(float scale, int factor) { return scale * static_cast<float>(factor); }
 
@@ -47,12 +47,12 @@ inline constexpr std::uint64_t kNonLinearLow =
     bytes_together({-127, -104, -83, -65, -49, -35, -22, -10});
 inline constexpr std::uint64_t kNonLinearHigh = bytes_together({1, 13, 25, 38, 53, 69, 89, 113});
 // The number of a code of iq4_nl and iq4_xs.
-PLANQ_HD int non_linear(int code) {
+PLANQ_HD constexpr int non_linear(int code) {
   const std::uint64_t word = code < 8 ? kNonLinearLow : kNonLinearHigh;
   return as_signed(static_cast<std::uint8_t>(word >> 8 * (code % 8)));
 }
 // Twice the number of a float4_e2m1fn code. As an integer, so that the code 8 is +0.
-PLANQ_HD int twice_e2m1(int code) {
+PLANQ_HD constexpr int twice_e2m1(int code) {
   const int magnitude = static_cast<int>(0xC8643210u >> 4 * (code % 8) & 15u);
   return code < 8 ? magnitude : -magnitude;
 }
@@ -67,10 +67,12 @@ PLANQ_HD int minimum_of_six(Bytes s, int j) {
 
 // --- Types ---------------------------------------------------------------------------------------
 
-template <GgufType kType>
+template <GgufType kOwn>
 struct Shaped {
-  static constexpr int kElements = elements_of(kType);
-  static constexpr int kBytes = bytes_of(kType);
+  static constexpr GgufType kType = kOwn;
+  static constexpr int kElements = elements_of(kOwn);
+  static constexpr int kBytes = bytes_of(kOwn);
+  static constexpr int kSubBlock = sub_block_of(kOwn);
 };
 
 // The float16 scale of a whole block, at a byte of it.

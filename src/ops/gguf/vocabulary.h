@@ -33,5 +33,12 @@ inline constexpr int kBlockBytes[] = {PLANQ_GGUF_TYPE_NAMES(PLANQ_BYTES)};
 constexpr int elements_of(GgufType type) { return kBlockElements[static_cast<std::size_t>(type)]; }
 constexpr int bytes_of(GgufType type) { return kBlockBytes[static_cast<std::size_t>(type)]; }
 
+// Neighbours whose products share a scale, at most 32.
+constexpr int sub_block_of(GgufType type) {
+  const bool is_half = type == GgufType::Q2_K || type == GgufType::Q3_K || type == GgufType::Q6_K ||
+                       type == GgufType::Nvfp4;
+  return is_half ? 16 : 32;
+}
+
 }  // namespace gguf
 }  // namespace planq

@@ -113,8 +113,8 @@ Gemm make_gemm(const OperandField& input, const OperandField& weight, const Gemm
   gemm.output = static_cast<std::uint8_t*>(v.output->data);
   gemm.output_dtype = v.output->dtype;
   gemm.has_scales = v.input_scale != nullptr;
-  gemm.joins_by_scales = v.weight_scale && v.weight_scale->rank == 2;
-  if (gemm.joins_by_scales) gemm.weight_scale_row = v.weight_scale->strides[0];
+  gemm.joins_by_scales = v.input_scale && v.input_scale->rank == input.shape.rank;
+  if (gemm.joins_by_scales && v.weight_scale) gemm.weight_scale_row = v.weight_scale->strides[0];
   set_epilogue(gemm, v, convention);
   const Shape shape = gemm_shape(input, weight);
   for (int axis = 0; axis < shape.rank - 1; ++axis) {

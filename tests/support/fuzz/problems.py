@@ -281,10 +281,21 @@ def with_its_bound(draw: Draw, problem: Any) -> Any:
 
 
 def whole_rows(_: Draw, problem: Any) -> Any:
-    """A problem of `gguf_dequantize` whose last axis is whole blocks of its type."""
+    """A problem of blocks of GGUF files whose last axis is whole blocks of its type."""
     *rows, width = problem.shape
     elements = problem.format.elements
     return replace(problem, shape=(*rows, -(-width // elements) * elements))
+
+
+def layer_of_whole_rows(_: Draw, problem: Any) -> Any:
+    """A problem of `linear_gguf` whose terms are whole blocks of its type."""
+    elements = problem.format.elements
+    terms = -(-problem.terms // elements) * elements
+    return replace(
+        problem,
+        input_shape=(*problem.input_shape[:-1], terms),
+        weight_shape=(problem.columns, terms),
+    )
 
 
 # Problems whose fields go together in a way that changes of one at a time would miss.
@@ -296,7 +307,8 @@ TOGETHER = {
     "linear_4bit": whole_runs,
     "linear_mixed": whole_runs,
     "grouped_linear": of_one_kind,
-    "gguf_dequantize": whole_rows,
+    **dict.fromkeys(("gguf_dequantize", "gguf_quantize"), whole_rows),
+    "linear_gguf": layer_of_whole_rows,
 }
 
 

@@ -8,9 +8,9 @@
 #include "cuda/launch.cuh"
 #include "cuda/neighbours.cuh"
 #include "cuda/row_share.cuh"
+#include "ops/gguf/block_rows.h"
 #include "ops/gguf/blocks.h"
 #include "ops/gguf/gguf_dequantize/desc.h"
-#include "ops/gguf/gguf_dequantize/rows.h"
 
 namespace planq::gguf_dequantize {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kEach = 8;
 static_assert(gguf::kRun % kEach == 0);
 
 struct BlockArgs {
-  Rows rows;
+  gguf::BlockRows rows;
   cuda::RowShare share;
   gguf::Bytes input;
   Element* output;
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(cuda::RowShare::kThreads)
   const int64_t own = share.first_row() + share.own_row();
   if (own >= share.rows) return;
   const auto at = args.rows.space.offsets(own);
-  const gguf::Bytes input = args.input + at.at[kInput];
-  Element* const output = args.output + at.at[kOutput];
+  const gguf::Bytes input = args.input + at.at[gguf::BlockRows::kBlocks];
+  Element* const output = args.output + at.at[gguf::BlockRows::kNumbers];
 #pragma unroll 1
   for (int64_t unit = share.first_unit(); unit < share.units; unit += share.step()) {
     float values[kEach];
@@ -69,7 +69,7 @@ Status prepare(const Descriptor& descriptor, const Device&, State&) {
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const OperandView& output = call.operands[kOutput];
-  const Rows rows(call);
+  const gguf::BlockRows rows(f.shape, f.type, call.operands[kInput], output);
   if (rows.space.size() * rows.blocks == 0) return Status::success();
   constexpr int kSize = sizeof(Element);
   return gguf::by_type(f.type, [&](auto type) {

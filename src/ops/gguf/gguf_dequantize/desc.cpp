@@ -1,9 +1,7 @@
 #include "ops/gguf/gguf_dequantize/desc.h"
 
-#include <string>
-
-#include "core/checks.h"
 #include "core/rows.h"
+#include "ops/gguf/checks.h"
 
 namespace planq::gguf_dequantize {
 
@@ -13,12 +11,7 @@ constexpr DType kOutputs[] = {DType::Float16, DType::BFloat16, DType::Float32};
 
 Fault resolve(Descriptor& descriptor) {
   const Fields& f = descriptor.as<Fields>();
-  if (Fault fault = checks::shape("shape", f.shape, 1); !fault.ok()) return fault;
-  const int elements = gguf::elements_of(f.type);
-  if (f.shape.last() % elements != 0)
-    return {"shape", "expected a last axis of whole blocks of " + std::to_string(elements) +
-                         " elements, as " + std::string(name_of(f.type)) + " has them, got " +
-                         std::to_string(f.shape.last()) + " elements"};
+  if (Fault fault = checks::shape_of_blocks(f.shape, f.type); !fault.ok()) return fault;
   return checks::dtype("output_dtype", f.output_dtype, kOutputs);
 }
 

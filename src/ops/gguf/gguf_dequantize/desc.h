@@ -1,13 +1,11 @@
 // gguf_dequantize: the blocks of a tensor in a GGUF file to floats.
 #pragma once
 
-#include <cstdint>
-
 #include "core/operands.h"
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "core/sku.h"
-#include "ops/gguf/vocabulary.h"
+#include "ops/gguf/operand_lines.h"
 
 namespace planq::gguf_dequantize {
 
@@ -15,8 +13,6 @@ struct Fields {
   Shape shape;  // of the output
   GgufType type = GgufType::Q4_0;
   DType output_dtype = DType::Unset;
-
-  std::int64_t blocks_of_row() const { return shape.last() / gguf::elements_of(type); }
 };
 
 inline constexpr Field kFields[] = {
@@ -25,30 +21,10 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, output_dtype).required(),
 };
 
-// A number that the field `type` chooses.
-constexpr Rule by_type(int (*number)(GgufType)) {
-  constexpr int kTypes = static_cast<int>(kNames<GgufType>.size());
-  Rule rule(number(GgufType{}));
-  for (int i = 1; i < kTypes; ++i) {
-    const int own = number(static_cast<GgufType>(i));
-    std::int64_t same = 0;
-    bool is_first = true;
-    for (int k = 0; k < kTypes; ++k) {
-      if (number(static_cast<GgufType>(k)) != own) continue;
-      same |= std::int64_t{1} << k;
-      is_first = is_first && k >= i;
-    }
-    if (is_first) rule = when(is_any<GgufType>("type", same), own, rule);
-  }
-  return rule;
-}
-
 // Positions in Operands.
 enum Operand : int { kInput, kOutput };
-inline constexpr Rule kBytesOfRow =
-    groups_of(last_of("shape"), by_type(gguf::elements_of)) * by_type(gguf::bytes_of);
 inline constexpr auto kOperands =
-    operands(kFields, {{"input", Role::Input, DType::UInt8, with_axis("shape", -1, kBytesOfRow)},
+    operands(kFields, {{"input", Role::Input, DType::UInt8, gguf::kShapeOfBlocks},
                        {"output", Role::Output, "output_dtype", "shape"}});
 
 // All kernels promise the same.

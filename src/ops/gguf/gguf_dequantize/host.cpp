@@ -5,9 +5,9 @@
 #include "host/bind.h"
 #include "host/thread_pool.h"
 #include "math/formats.h"
+#include "ops/gguf/block_rows.h"
 #include "ops/gguf/blocks.h"
 #include "ops/gguf/gguf_dequantize/desc.h"
-#include "ops/gguf/gguf_dequantize/rows.h"
 
 namespace planq::gguf_dequantize {
 namespace {
@@ -29,18 +29,20 @@ void dequantize_block(gguf::Bytes block, U* output) {
 template <DType kOutputType>
 Status compute(const Call& call, const Stream& stream) {
   using U = math::Stored<kOutputType>;
-  const Rows rows(call);
+  const Fields& f = call.fields<Fields>();
+  const gguf::BlockRows rows(f.shape, f.type, call.operands[kInput], call.operands[kOutput]);
   const auto* const input = static_cast<gguf::Bytes>(call.operands[kInput].data);
   auto* const output = static_cast<U*>(call.operands[kOutput].data);
-  return gguf::by_type(call.fields<Fields>().type, [&](auto type) {
+  return gguf::by_type(f.type, [&](auto type) {
     using B = decltype(type);
     host::parallel_for(stream.threads, rows.space.size() * rows.blocks, kGrain / B::kElements,
                        [&](int64_t first, int64_t last) {
                          for (int64_t i = first; i < last; ++i) {
                            const auto at = rows.space.offsets(i / rows.blocks);
                            const int64_t own = i % rows.blocks;
-                           dequantize_block<U, B>(input + at.at[kInput] + own * B::kBytes,
-                                                  output + at.at[kOutput] + own * B::kElements);
+                           dequantize_block<U, B>(
+                               input + at.at[gguf::BlockRows::kBlocks] + own * B::kBytes,
+                               output + at.at[gguf::BlockRows::kNumbers] + own * B::kElements);
                          }
                        });
     return Status::success();

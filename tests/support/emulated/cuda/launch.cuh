@@ -33,6 +33,7 @@ struct Grid {
   std::int64_t blocks = 1;
   dim3 threads{1};
   int cluster = 1;  // no other is emulated
+  bool dependent = false;
   int shared_bytes = 0;
 };
 

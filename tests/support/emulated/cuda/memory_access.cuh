@@ -97,6 +97,11 @@ inline std::uint32_t __byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t
     result |= static_cast<std::uint32_t>(bytes >> 8 * (selectors >> 4 * i & 7) & 255) << 8 * i;
   return result;
 }
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8)
+    sum += static_cast<std::int8_t>(a >> i) * static_cast<std::int8_t>(b >> i);
+  return sum;
+}
 inline std::uint32_t __funnelshift_r(std::uint32_t low, std::uint32_t high, unsigned by) {
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> by % 32);
 }

@@ -59,6 +59,43 @@ inline void load_transposed_matrices(std::uint32_t (&words)[4], SharedAddress sh
     words[i] = rows.number(i, row, column) | rows.number(i, row + 1, column) << 16;
 }
 
+// The words of all lanes for a step of codes: kWords of the first factor, half as many of the
+// second, which is signed.
+template <bool kUnsignedA, unsigned kWords>
+class CodeStep {
+ public:
+  CodeStep(const std::uint32_t (&a)[kWords], const std::uint32_t (&b)[kWords / 2]) {
+    std::uint32_t own[kWords * 3 / 2];
+    std::copy(a, a + kWords, own);
+    std::copy(b, b + kWords / 2, own + kWords);
+    emulated::Block::current().exchange(own, words_);
+  }
+  // Of a row of the first factor and one of the second.
+  std::int32_t sum(int row, int column) const {
+    std::int32_t sum = 0;
+    for (unsigned term = 0; term < kWords * 8; ++term) {
+      const unsigned lane = term % 16 / 4, half = term / 16, by = term % 4 * 8;
+      const std::uint32_t first = words_[half * 2 + row / 8][row % 8 * 4 + lane] >> by & 255;
+      const std::uint32_t second = words_[kWords + half][column * 4 + lane] >> by & 255;
+      sum += (kUnsignedA ? static_cast<int>(first) : static_cast<std::int8_t>(first)) *
+             static_cast<std::int8_t>(second);
+    }
+    return sum;
+  }
+
+ private:
+  std::uint32_t words_[kWords * 3 / 2][emulated::kWarpThreads];
+};
+
+template <bool kUnsignedA, unsigned kWords>
+void multiply_onto(std::int32_t start, std::int32_t (&sums)[4], const std::uint32_t (&a)[kWords],
+                   const std::uint32_t (&b)[kWords / 2]) {
+  const CodeStep<kUnsignedA, kWords> step(a, b);
+  const int lane = static_cast<int>(emulated::Block::current().lane());
+  for (int i = 0; i < 4; ++i)
+    sums[i] = start + step.sum(lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+}
+
 template <class T>
 class WarpStep {
  public:

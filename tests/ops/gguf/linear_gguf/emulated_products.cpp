@@ -1,0 +1,67 @@
+// The CUDA kernels of the operator for codes, on a processor: see tests/support/emulated.
+#include <cstdlib>
+#include <iterator>
+#include <vector>
+
+#include "call.h"
+#include "cuda/launch.cuh"
+#include "ops/gguf/linear_gguf/few_rows_launch.cuh"
+#include "ops/gguf/linear_gguf/tiles_launch.cuh"
+#include "ops/linear/gemm.cpp"
+
+using namespace planq;
+using namespace planq::linear_gguf;
+
+namespace {
+
+// One type of each way to read codes and scales: what the others have of their own is compared on a
+// GPU, and compiling them takes long.
+template <class Use>
+void with_block(GgufType type, const Use& use) {
+  switch (type) {
+    case GgufType::Q8_0:
+      return use(gguf::Block<GgufType::Q8_0>{});
+    case GgufType::Q5_K:
+      return use(gguf::Block<GgufType::Q5_K>{});
+    case GgufType::Q6_K:
+      return use(gguf::Block<GgufType::Q6_K>{});
+    case GgufType::Q2_K:
+      return use(gguf::Block<GgufType::Q2_K>{});
+    default:
+      std::abort();
+  }
+}
+
+}  // namespace
+
+// Types as numbers; operands in the order of the operator. `many`: by the kernel for many rows.
+extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, int type,
+                         const int* dtypes, bool many, int multiprocessors,
+                         const emulated::Given* given) {
+  Fields fields;
+  fields.input_shape = *input_shape;
+  fields.weight_shape = *weight_shape;
+  fields.type = static_cast<GgufType>(type);
+  fields.input_dtype = DType::Int8;
+  fields.output_dtype = static_cast<DType>(dtypes[kOutput]);
+  fields.bias_dtype = static_cast<DType>(dtypes[kBias]);
+  fields.residual_dtype = static_cast<DType>(dtypes[kResidual]);
+  OperandView views[std::size(kOperands)];
+  for (std::size_t i = 0; i < std::size(kOperands); ++i) {
+    views[i].data = given[i].data;
+    views[i].rank = given[i].rank;
+    views[i].dtype = static_cast<DType>(dtypes[i]);
+    std::copy_n(given[i].strides, 3, views[i].strides.begin());
+  }
+  Descriptor descriptor;
+  descriptor.as<Fields>() = fields;
+  Device device;
+  device.multiprocessors = multiprocessors;
+  const State state{};
+  const linear::Gemm gemm = gemm_of({descriptor, device, state, Operands(views), {}});
+  with_block(fields.type, [&](auto block) {
+    using B = decltype(block);
+    Bound bound;
+    if (!(many ? launch_many_rows<B> : launch_few_rows<B>)(gemm, device, bound).ok()) std::abort();
+  });
+}
