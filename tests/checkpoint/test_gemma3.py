@@ -1,0 +1,371 @@
+"""examples/gemma3.py on a small model: near transformers', tokens by the rule, one digest."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+import gemma3
+import gemma3_attention
+import gemma3_check
+import gemma3_model
+import gemma3_tokenizer
+import planq
+from checkpoint.model import transformers
+from planq.checkpoint import read_gguf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from planq.checkpoint import GgufFiles
+
+Array = np.ndarray[Any, Any]
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+# Of all products of the text that main makes, on every machine.
+DIGEST = "445f0d8850da757c3e5b3e7dfeb0fad3807efe6ae7cce0c1a3148be76889f162"
+PROMPT = "a cab<turn>\nZé"
+LAYERS, HIDDEN, HEADS, HEAD, INNER, WINDOW = 7, 64, 2, 32, 256, 4
+EPSILON, BASE, WINDOWED_BASE = 1e-6, 1e6, 1e4
+# Types that the real file has, and where.
+BLOCKS = {
+    "attn_q": ("Q5_0", (HEADS * HEAD, HIDDEN)),
+    "attn_k": ("Q5_0", (HEAD, HIDDEN)),
+    "attn_v": ("Q8_0", (HEAD, HIDDEN)),
+    "attn_output": ("Q8_0", (HIDDEN, HEADS * HEAD)),
+    "ffn_gate": ("Q5_0", (INNER, HIDDEN)),
+    "ffn_up": ("Q5_0", (INNER, HIDDEN)),
+    "ffn_down": ("Q6_K", (HIDDEN, INNER)),
+}
+NORMS = {
+    "attn_norm": ("input_layernorm", HIDDEN),
+    "attn_q_norm": ("self_attn.q_norm", HEAD),
+    "attn_k_norm": ("self_attn.k_norm", HEAD),
+    "post_attention_norm": ("post_attention_layernorm", HIDDEN),
+    "ffn_norm": ("pre_feedforward_layernorm", HIDDEN),
+    "post_ffw_norm": ("post_feedforward_layernorm", HIDDEN),
+}
+PRODUCTS = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+# --- A small model and its vocabulary
+
+NORMAL, CONTROL, USER, BYTE = 1, 3, 4, 6
+JOINED = ["ab", "ba", "aba", "▁a", "ca", "cab", "▁▁", "bc", "abc", "aa", "aaa", "é▁", "c▁a"]
+VOCABULARY = [
+    *((token, CONTROL, -1000.0) for token in ("<pad>", "<eos>", "<bos>", "<unk>")),
+    *((token, CONTROL, -1000.0) for token in ("<turn>", "<end_of_turn>")),
+    *((token, USER, -1000.0) for token in ("\n\n", "\n\n\n", "<b>", "a<b>")),
+    *((f"<0x{byte:02X}>", BYTE, -1000.0) for byte in range(256)),
+    # Some of one score.
+    *((token, NORMAL, -float(i // 2)) for i, token in enumerate(JOINED)),
+    *((token, NORMAL, -50.0 - i) for i, token in enumerate("abc▁Zé\n<>0x4")),
+]
+METADATA = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": [token for token, _, _ in VOCABULARY],
+    "tokenizer.ggml.scores": np.array([score for _, _, score in VOCABULARY], np.float32),
+    "tokenizer.ggml.token_type": np.array([kind for _, kind, _ in VOCABULARY], np.int32),
+    "tokenizer.ggml.bos_token_id": 2,
+    "tokenizer.ggml.eos_token_id": 1,
+}
+IDS = {token: i for i, (token, _, _) in enumerate(VOCABULARY)}
+
+
+def blocks_of(draw: np.random.Generator, kind: str, shape: tuple[int, int]) -> Array:
+    """Bytes of random blocks whose numbers are small."""
+    rows, columns = shape
+    elements, nbytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    blocks = draw.integers(0, 256, (rows, columns // elements, nbytes), np.uint8)
+    # The scales: of a Q6_K's block also those of 16 elements, which are kept below 8.
+    at, unit = (208, 2.0**-10) if kind == "Q6_K" else (0, 2.0**-7 if kind == "Q5_0" else 2.0**-10)
+    scale = (draw.integers(8, 16, blocks.shape[:2]) * (unit / 8)).astype(np.float16)
+    blocks[..., at : at + 2] = scale[..., None].view(np.uint8)
+    if kind == "Q6_K":
+        blocks[..., 192:208] = draw.integers(-8, 8, (*blocks.shape[:2], 16)).astype(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+def write(path: Path, **others: Any) -> Path:
+    """The model as a file: random weights, and metadata like that of the real one."""
+    draw = np.random.default_rng(3)
+    writer = gguf.GGUFWriter(path, others.get("architecture", "gemma3"))
+    writer.add_context_length(64)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(HEAD)
+    writer.add_layer_norm_rms_eps(EPSILON)
+    writer.add_rope_freq_base(BASE)
+    writer.add_sliding_window(WINDOW)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(METADATA["tokenizer.ggml.tokens"])
+    writer.add_token_scores(METADATA["tokenizer.ggml.scores"].tolist())
+    writer.add_token_types(METADATA["tokenizer.ggml.token_type"].tolist())
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+
+    def add(name: str, kind: str, shape: tuple[int, int]) -> None:
+        data = blocks_of(draw, kind, shape)
+        writer.add_tensor(f"{name}.weight", data, raw_dtype=gguf.GGMLQuantizationType[kind])
+
+    def norm(name: str, width: int) -> None:
+        data = (draw.integers(96, 160, width) / 128).astype(others.get("norms", np.float32))
+        writer.add_tensor(f"{name}.weight", data)
+
+    add("token_embd", "Q8_0", (len(VOCABULARY), HIDDEN))
+    norm("output_norm", HIDDEN)
+    for layer in range(LAYERS):
+        for name, (kind, shape) in BLOCKS.items():
+            add(f"blk.{layer}.{name}", kind, shape)
+        for name, (_, width) in NORMS.items():
+            norm(f"blk.{layer}.{name}", width)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("gemma3") / "small.gguf")
+
+
+@pytest.fixture(scope="module")
+def files(path: Path) -> Iterator[GgufFiles]:
+    with read_gguf(path) as files:
+        yield files
+
+
+def peer(path: Path) -> Any:
+    """Transformers' model with the same weights, which the package gguf dequantizes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of what it imports only now.
+        made = transformers.Gemma3ForCausalLM
+    config = transformers.Gemma3TextConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=HIDDEN,
+        intermediate_size=INNER,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=1,
+        head_dim=HEAD,
+        query_pre_attn_scalar=HEAD,
+        sliding_window=WINDOW,
+        rms_norm_eps=EPSILON,
+        rope_parameters={
+            "full_attention": {"rope_type": "default", "rope_theta": BASE},
+            "sliding_attention": {"rope_type": "default", "rope_theta": WINDOWED_BASE},
+        },
+        attn_implementation="eager",
+    )
+    found = {
+        tensor.name.removesuffix(".weight"): torch.from_numpy(
+            gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        )
+        for tensor in gguf.GGUFReader(path).tensors
+    }
+    # A file has 1 + w for the norms.
+    state = {
+        "model.embed_tokens.weight": found["token_embd"],
+        "lm_head.weight": found["token_embd"],
+        "model.norm.weight": found["output_norm"] - 1,
+    }
+    for i in range(LAYERS):
+        for name, theirs in PRODUCTS.items():
+            state[f"model.layers.{i}.{theirs}.weight"] = found[f"blk.{i}.{name}"]
+        for name, (theirs, _) in NORMS.items():
+            state[f"model.layers.{i}.{theirs}.weight"] = found[f"blk.{i}.{name}"] - 1
+    model = made(config).eval()
+    model.load_state_dict(state)
+    return model
+
+
+# --- The program
+
+
+def test_it_computes_what_transformers_does(path: Path, files: GgufFiles) -> None:
+    """The program in float32 to its precision, that of plans but for int8 activations."""
+    ids = np.random.default_rng(1).integers(0, len(VOCABULARY), 24).tolist()
+    with torch.no_grad():
+        exact = peer(path)(torch.tensor([ids])).logits[0].numpy()
+    made = gemma3_check.Made(ids[:1], [*ids[1:], 0])
+    (floating,) = gemma3_check.Floating(files).logits([made])
+    assert np.abs(floating - exact).max() < 1e-4 * np.abs(exact).max()
+    found, _ = gemma3_check.alone(gemma3_model.Model(files), made, len(ids))
+    assert found.shape == exact.shape
+    difference = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert 1e-4 < difference < 0.05
+
+
+def test_it_prints_the_digest_of_every_machine(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for threads in ("1", "2"):
+        words = [str(path), "--prompt", PROMPT, "--tokens", "9", "--threads", threads]
+        assert gemma3.main(words) == 0
+        told = capsys.readouterr().out
+        assert told.startswith(PROMPT)
+        assert "prompt: 8 tokens in " in told
+        assert "text: 8 tokens in " in told
+        assert told.splitlines()[-1] == f"digest of all products: {DIGEST}"
+
+
+def test_a_text_has_one_digest_in_any_batch_and_any_pieces(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemma3_check, "PROMPTS", ("cab a", PROMPT, "\n\n\nab abc", "", "aaaa"))
+    # The weights are random, so the likeliest tokens are hardly likelier than others.
+    monkeypatch.setattr(gemma3_check, "LEAST_EQUAL", 0.8)
+    assert gemma3.main([str(path), "--check", "--tokens", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:-1] == [
+        "alone, in one step: 5 of 5 have the same digest",
+        "alone, 1 token at a time: 2 of 2 have the same digest",
+        "alone, 7 tokens at a time: 3 of 3 have the same digest",
+    ]
+    for name, value in (("MOST_RMS", 0.0), ("LEAST_EQUAL", 1.1)):
+        with monkeypatch.context() as other:
+            other.setattr(gemma3_check, name, value)
+            assert gemma3.main([str(path), "--check", "--tokens", "1"]) == 1
+    monkeypatch.setattr(gemma3_model.Text, "digest", lambda text: str(id(text)))
+    assert gemma3.main([str(path), "--check", "--tokens", "1"]) == 1
+    assert "0 of 5 have the same digest" in capsys.readouterr().out
+
+
+def test_a_digest_has_every_product(files: GgufFiles) -> None:
+    """A bit of any result is another digest, and so is another order of tokens."""
+    model = gemma3_model.Model(files, rows=8)
+    text = gemma3_model.Text(model.sizes, 2, digested=True)
+    model.step([gemma3_model.Part(text, [5, 6])])
+    names = {f"blk.{i}.{name}" for i in range(LAYERS) for name in BLOCKS} | {"token_embd"}
+    assert text.digests is not None
+    assert set(text.digests) == names
+    before = text.digest()
+    text.digests["blk.3.attn_k"].update(b"\0")
+    assert text.digest() != before
+
+
+def test_steps_are_refused_that_do_not_fit(files: GgufFiles) -> None:
+    model = gemma3_model.Model(files, rows=3, context=8)
+    text = gemma3_model.Text(model.sizes, 2)
+    with pytest.raises(ValueError, match="a sequence of 2 tokens has no room for more"):
+        model.step([gemma3_model.Part(text, [1, 2, 3])])
+    with pytest.raises(ValueError, match="a step takes 3 tokens at most, got 4"):
+        model.step([gemma3_model.Part(text, [1, 2, 3, 4])])
+    model = gemma3_model.Model(files, context=1)
+    with pytest.raises(ValueError, match="a sequence of 1 tokens has no room for more"):
+        model.step([gemma3_model.Part(gemma3_model.Text(model.sizes, 5), [1, 2])])
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with (
+        read_gguf(write(tmp_path / "a.gguf", architecture="llama")) as files,
+        pytest.raises(ValueError, match="expected 'gemma3', got 'llama'"),
+    ):
+        gemma3_model.Model(files)
+    with (
+        read_gguf(write(tmp_path / "b.gguf", norms=np.float16)) as files,
+        pytest.raises(ValueError, match=r"'output_norm.weight': expected F32 .*, got F16"),
+    ):
+        gemma3_model.Model(files)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-20, 1e15, 0.0])
+def test_attention_is_that_of_real_numbers(scale: float) -> None:
+    """And bits stay when keys that no row sees come, and when rows stand elsewhere."""
+    draw = np.random.default_rng(7)
+    query, keys, values = (draw.standard_normal((n, HEAD)).astype(np.float32) for n in (6, 40, 40))
+    values *= np.float32(scale) * 2.0 ** draw.integers(-9, 9, (40, 1)).astype(np.float32)
+    visible = np.arange(40) <= np.arange(30, 36)[:, None]
+    exp = planq.Plan.select(planq.HOST, gemma3_attention.EXP)
+    caches = [gemma3_attention.whole(x) for x in (keys, values)]
+    found = gemma3_attention.attend(query, *caches, visible, exp)
+    scores = np.where(visible, query.astype(float) @ keys.T.astype(float) / np.sqrt(HEAD), -np.inf)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exact = powers @ values.astype(float) / powers.sum(axis=1, keepdims=True)
+    assert np.abs(found - exact).max() <= 2e-6 * np.abs(values).max()
+    for row, last in enumerate(range(30, 36)):
+        seen = [gemma3_attention.Cache(*(held[: last + 1] for held in cache)) for cache in caches]
+        alone = gemma3_attention.attend(
+            query[row : row + 1], *seen, visible[row : row + 1, : last + 1], exp
+        )
+        assert alone.tobytes() == found[row : row + 1].tobytes()
+
+
+# --- Tokens
+
+
+def joined(text: str) -> list[str]:
+    """By the rule as it is written: all neighbours are looked at before each join."""
+    parts = list(text.replace(" ", "▁"))
+    while True:
+        pairs = [first + second for first, second in itertools.pairwise(parts)]
+        scores = [VOCABULARY[IDS[pair]][2] if pair in IDS else -np.inf for pair in pairs]
+        if max(scores, default=-np.inf) == -np.inf:
+            return parts
+        at = scores.index(max(scores))
+        parts[at : at + 2] = [pairs[at]]
+
+
+def test_neighbours_join_by_their_score() -> None:
+    tokenizer = gemma3_tokenizer.Tokenizer(METADATA)
+    draw = np.random.default_rng(0)
+    for _ in range(300):
+        text = "".join(draw.choice(list("aaabbc  Zé€\x01"), draw.integers(0, 24)))
+        first, *ids = tokenizer.encode(text)
+        assert first == IDS["<bos>"]
+        expected = [
+            each
+            for part in joined(text)
+            for each in ([part] if part in IDS else [f"<0x{byte:02X}>" for byte in part.encode()])
+        ]
+        assert [VOCABULARY[i][0] for i in ids] == expected, text
+        assert tokenizer.decode(ids) == text
+
+
+def test_what_the_vocabulary_says() -> None:
+    tokenizer = gemma3_tokenizer.Tokenizer(METADATA)
+
+    def encoded(text: str) -> list[str]:
+        first, *ids = tokenizer.encode(text)
+        assert first == IDS["<bos>"]
+        return [VOCABULARY[i][0] for i in ids]
+
+    assert encoded("") == []
+    # "ab" and "ba" have one score: the leftmost joins first. Then "aba" is a token.
+    assert encoded("ababa") == ["ab", "aba"]
+    assert encoded("baba") == ["ba", "ba"]
+    # No space is put before a text, and each becomes a character of its own kind.
+    assert encoded("a a") == ["a", "▁a"]
+    # Tokens that are not made by joining are cut out, the longest first.
+    assert encoded("\n\n\n\n") == ["\n\n\n", "\n"]
+    assert encoded("aa<b><b>") == ["a", "a<b>", "<b>"]
+    assert encoded("<turn>ab<turn>") == ["<turn>", "ab", "<turn>"]
+    # What is no token becomes the bytes of UTF-8.
+    assert encoded("a€") == ["a", "<0xE2>", "<0x82>", "<0xAC>"]
+    assert tokenizer.decode(tokenizer.encode("<turn>a €\n\n<b>")) == "a €\n\n<b>"
+    assert tokenizer.decode([IDS["<0xE2>"], IDS["a"]]) == "\ufffda"
+    assert tokenizer.ends == {IDS["<eos>"], IDS["<end_of_turn>"]}
+
+
+def test_another_kind_of_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected 'llama', got 'gpt2'"):
+        gemma3_tokenizer.Tokenizer(METADATA | {"tokenizer.ggml.model": "gpt2"})
