@@ -108,6 +108,7 @@ fuzz: $(VENV)/planq-test
 	PYTHONSAFEPATH=1 PLANQ_FUZZ=$(FUZZ) $(BIN)/pytest tests/cli/test_fuzz.py tests/api/test_fuzz.py \
 	  tests/registry/test_fuzz.py tests/checkpoint/test_peer_fuzz.py \
 	  tests/checkpoint/test_gguf_reader.py::test_no_file_is_an_internal_error \
+	  tests/checkpoint/test_gguf.py::test_nothing_that_a_folder_says_is_an_internal_error \
 	  tests/checkpoint/test_folders.py::test_nothing_that_a_folder_says_is_an_internal_error $(ARGS)
 	$(MAKE) fuzz-guided
 

@@ -79,7 +79,7 @@ def read_architecture(
         UnknownArchitectureError: transformers is not there, or cannot tell.
     """
     try:
-        with _quietly():
+        with quietly():
             transformers, torch = _packages()
             with _offline(), _counted(torch, _most_modules(len(shapes))):
                 model = _built(transformers, torch, config)
@@ -111,7 +111,7 @@ def _packages() -> tuple[Any, Any]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Silences log messages and warnings of transformers and of the packages that it uses."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -270,7 +270,7 @@ class _Modules:
             for name, module in self._modules.items()
             if name not in packed and next(module.parameters(recurse=False), None) is None
         )
-        with _quietly(), self._no_grad():
+        with quietly(), self._no_grad():
             try:
                 for module in others:
                     self._model._init_weights(module)

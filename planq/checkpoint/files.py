@@ -1,4 +1,4 @@
-"""Reading and writing safetensors files one tensor at a time.
+"""Reading and writing files of tensors, safetensors unless told, one tensor at a time.
 
 The reader copies and never maps: a file that shrinks under a mapping kills the process. The writer
 is told every size before it starts. So it writes the header first and each payload at its offset,
@@ -14,7 +14,7 @@ import stat
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class TensorFile(ABC):
         entries: The tensors, in the order of their payloads.
         by_name: The same, by name.
         digests: The digests of tensors that were read; it compares them with expected ones.
+        payload: Where the payloads begin, in bytes from the start of the file.
 
     Raises:
         CheckpointError: The file is not a valid one of its format.
@@ -112,6 +113,7 @@ class TensorFile(ABC):
     """
 
     FORMAT: ClassVar[str]
+    payload: int
 
     def __init__(self, path: Path, *, whole: bool = False) -> None:
         self.path = path
@@ -141,6 +143,11 @@ class TensorFile(ABC):
     def close(self) -> None:
         """Closes the file."""
         os.close(self._fd)
+
+    def header(self) -> bytes:
+        """Returns what stands before the payloads."""
+        with _blamed(self.path):
+            return os.pread(self._fd, self.payload, 0)
 
     def sha256(self) -> str:
         """Returns the digest of the file, which was opened with ``whole`` and read in full."""
@@ -222,12 +229,6 @@ class CheckpointReader(TensorFile):
     FORMAT = "safetensors"
     metadata: dict[str, str]
 
-    def header(self) -> bytes:
-        """Returns the header, with the length that precedes it."""
-        with _blamed(self.path):
-            start = os.pread(self._fd, LENGTH_BYTES, 0)
-            return start + os.pread(self._fd, int.from_bytes(start, "little"), LENGTH_BYTES)
-
     def _read_header(self) -> Iterable[TensorEntry]:
         if self.size < LENGTH_BYTES:
             raise ValueError(f"a file of {self.size} bytes")
@@ -241,6 +242,7 @@ class CheckpointReader(TensorFile):
             raise self._changed()
         if self._whole is not None:
             self._whole.update(start + text, 0)
+        self.payload = payload
         self.metadata, places = parse_header(text, self.size - payload)
         return [placed(place, payload) for place in places]
 
@@ -251,17 +253,58 @@ def placed(place: Place, payload: int) -> TensorEntry:
     return TensorEntry(place.name, place.dtype, place.shape, nbytes, payload + place.start)
 
 
-class CheckpointWriter:
-    """A safetensors file in the making, under another name until it is complete.
+R_co = TypeVar("R_co", bound=TensorFile, covariant=True)
+
+
+class Container(Protocol[R_co]):
+    """A format of files of tensors."""
+
+    def open(self, path: Path) -> R_co:
+        """Opens a file; the caller closes it."""
+
+    def lay_out(self, entries: Sequence[TensorEntry]) -> tuple[dict[str, TensorEntry], int]:
+        """Returns the tensors with their offsets from the end of the header, and where they end.
+
+        Raises:
+            CheckpointError: A name appears twice, or is not allowed.
+        """
+
+    def header(self, placed: Iterable[TensorEntry], metadata: Mapping[str, Any]) -> bytes:
+        """Returns what stands before the payloads.
+
+        Raises:
+            CheckpointError: It would be too long to read.
+        """
+
+
+class _Safetensors:
+    """The format safetensors. Payloads are sorted by element size; equal ones keep their order."""
+
+    def open(self, path: Path) -> CheckpointReader:
+        return CheckpointReader(path)
+
+    def lay_out(self, entries: Sequence[TensorEntry]) -> tuple[dict[str, TensorEntry], int]:
+        placed = _layout(entries)
+        return placed, sum(entry.nbytes for entry in entries)
+
+    def header(self, placed: Iterable[TensorEntry], metadata: Mapping[str, Any]) -> bytes:
+        return _header(placed, metadata)
+
+
+SAFETENSORS: Container[CheckpointReader] = _Safetensors()
+
+
+class TensorWriter(Generic[R_co]):
+    """A file of tensors in the making, under another name until it is complete.
 
     The caller closes it in any case. Closing without `commit` removes the partial file.
 
     Args:
         path: The file to make.
-        entries: Every tensor that it will hold. Payloads are sorted by element size; among equal
-            sizes the order is kept.
-        metadata: The header's free-form strings.
+        entries: Every tensor that it will hold.
+        metadata: What the header tells beside the tensors; in safetensors free-form strings.
         overwrite: Whether a file already at `path` may be replaced.
+        container: The format of the file.
 
     Raises:
         CheckpointError: A name appears twice or belongs to the format, or `path` is taken.
@@ -272,16 +315,18 @@ class CheckpointWriter:
         self,
         path: Path,
         entries: Sequence[TensorEntry],
-        metadata: Mapping[str, str],
+        metadata: Mapping[str, Any],
         *,
         overwrite: bool,
+        container: Container[R_co],
     ) -> None:
         self._path = path
         self._overwrite = overwrite
-        self._entries = _layout(entries)
-        header = _header(self._entries.values(), metadata)
+        self._container = container
+        self._entries, end = container.lay_out(entries)
+        header = container.header(self._entries.values(), metadata)
         self._payload = len(header)
-        self.size = self._payload + sum(entry.nbytes for entry in self._entries.values())
+        self.size = self._payload + end
         self._missing = {name: entry.nbytes for name, entry in self._entries.items()}
         self._digests = TensorDigests()
         check_target(path, overwrite=overwrite)
@@ -292,6 +337,7 @@ class CheckpointWriter:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 self._fd = os.open(self._partial, flags, 0o666)
                 _reserve(self._fd, self.size)
+                os.ftruncate(self._fd, self.size)
             self._write_at(header, 0)
         except BaseException:
             self.close()
@@ -324,14 +370,14 @@ class CheckpointWriter:
         """Returns the digests of tensors that are written, by name."""
         return self._digests.of(entries)
 
-    def write_metadata(self, metadata: Mapping[str, str]) -> None:
-        """Replaces the header's strings by others of the same total length."""
-        header = _header(self._entries.values(), metadata)
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replaces what the header tells by something of the same length."""
+        header = self._container.header(self._entries.values(), metadata)
         if len(header) != self._payload:
             raise AssertionError(f"a header of {len(header)} bytes instead of {self._payload}")
         self._write_at(header, 0)
 
-    def reopen(self) -> CheckpointReader:
+    def reopen(self) -> R_co:
         """Returns a reader of the complete file, which still has its partial name.
 
         The file's pages are dropped from the page cache first, where the system can, so that the
@@ -340,7 +386,7 @@ class CheckpointWriter:
         self._sync()
         with suppress(OSError):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        reader = CheckpointReader(self._partial)
+        reader = self._container.open(self._partial)
         reader.path = self._path
         return reader
 
@@ -379,14 +425,29 @@ class CheckpointWriter:
                 offset += written
 
 
-class CheckpointComparer:
-    """Takes what a `CheckpointWriter` takes, but compares it with an existing file.
+class CheckpointWriter(TensorWriter[CheckpointReader]):
+    """A safetensors file in the making; `TensorWriter` has the arguments."""
+
+    def __init__(
+        self,
+        path: Path,
+        entries: Sequence[TensorEntry],
+        metadata: Mapping[str, str],
+        *,
+        overwrite: bool,
+    ) -> None:
+        super().__init__(path, entries, metadata, overwrite=overwrite, container=SAFETENSORS)
+
+
+class TensorComparer(Generic[R_co]):
+    """Takes what a `TensorWriter` takes, but compares it with an existing file.
 
     The caller closes it.
 
     Args:
         path: The file.
         entries: Every tensor that it should hold.
+        container: The format of the file.
 
     Attributes:
         reader: The open file.
@@ -394,13 +455,16 @@ class CheckpointComparer:
             None if the file lacks the tensor, or it has another type or shape.
 
     Raises:
-        CheckpointError: The file is not a valid safetensors file.
+        CheckpointError: The file is not a valid one of its format.
         OSError: It cannot be opened.
     """
 
-    def __init__(self, path: Path, entries: Sequence[TensorEntry]) -> None:
-        self.reader = CheckpointReader(path)
-        self._entries = _layout(entries)
+    def __init__(
+        self, path: Path, entries: Sequence[TensorEntry], container: Container[R_co]
+    ) -> None:
+        self._container = container
+        self._entries, self._end = container.lay_out(entries)
+        self.reader = container.open(path)
         self._digests = TensorDigests()
         self.differing: dict[str, int | None] = {}
         for name, entry in self._entries.items():
@@ -438,11 +502,18 @@ class CheckpointComparer:
         """Returns the names of tensors that should not be there."""
         return [name for name in self.reader.by_name if name not in self._entries]
 
-    def has_header(self, metadata: Mapping[str, str]) -> bool:
-        """Whether the header is, byte for byte, the one that a writer makes of these strings."""
-        header = _header(self._entries.values(), metadata)
-        size = len(header) + sum(entry.nbytes for entry in self._entries.values())
+    def has_header(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether the header is, byte for byte, the one that a writer makes of this."""
+        header = self._container.header(self._entries.values(), metadata)
+        size = len(header) + self._end
         return size == self.reader.size and header == self.reader.header()
+
+
+class CheckpointComparer(TensorComparer[CheckpointReader]):
+    """The same for a safetensors file."""
+
+    def __init__(self, path: Path, entries: Sequence[TensorEntry]) -> None:
+        super().__init__(path, entries, SAFETENSORS)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import planq
 from planq.checkpoint.failure import CheckpointError
+from planq.checkpoint.gguf_mix import FILE_TYPES
 from planq.checkpoint.layouts import Layout
-from planq.checkpoint.schemes import FLOATING, GGML_BLOCK, GROUP_SIZE, Blocks, Scheme
+from planq.checkpoint.schemes import FLOATING, GROUP_SIZE, Blocks, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,14 +48,13 @@ class QuantStorage(StrEnum):
     FLOAT32 = "float32"
 
 
-GGML_SCHEMES = (Scheme.Q8_0, Scheme.Q4_0)
 _INT8 = (Scheme.INT8_CHANNEL, Scheme.INT8_TENSOR)
 _FLOAT8 = (Scheme.FP8_CHANNEL, Scheme.FP8_TENSOR, Scheme.FP8_BLOCK128)
 _SCHEMES = {
-    Format.PLAIN: tuple(scheme for scheme in Scheme if scheme not in GGML_SCHEMES),
+    Format.PLAIN: tuple(scheme for scheme in Scheme if scheme not in FILE_TYPES),
     Format.COMPRESSED_TENSORS: (*_INT8, *_FLOAT8, Scheme.INT4_GROUP128),
     Format.BITSANDBYTES: (Scheme.INT8_CHANNEL, Scheme.NF4, Scheme.FP4),
-    Format.GGUF: GGML_SCHEMES,
+    Format.GGUF: tuple(FILE_TYPES),
 }
 # The block sizes that bitsandbytes has kernels for.
 _BLOCK_SIZES = tuple(2**power for power in range(5, 13))
@@ -147,7 +147,7 @@ class Form:
 
     def layout(self, scheme: Scheme) -> Layout:
         """Returns how a weight with scales is laid out."""
-        if self.format in (Format.PLAIN, Format.GGUF):
+        if self.format is Format.PLAIN:
             return Layout.PLAIN
         if self.format is Format.BITSANDBYTES:
             return Layout.ROWS
@@ -162,8 +162,6 @@ class Form:
             return {"convention": planq.Convention.COMPRESSED_TENSORS}
         if self.format is Format.BITSANDBYTES:  # which rounds a weight to float16 first
             return {"input_dtype": planq.DType.FLOAT16, "quotient": planq.Quotient.RATIO}
-        if self.format is Format.GGUF:
-            return {"convention": planq.Convention.GGML}
         return {}
 
     def leaves(self, name: str) -> bool:
@@ -172,7 +170,7 @@ class Form:
         Readers quantize linear layers alone. A weight stays as it is if its name indicates an
         embedding, an output layer, a norm or a router.
         """
-        if self.format is Format.PLAIN:
+        if self.format in (Format.PLAIN, Format.GGUF):
             return False
         module, _, last = name.rpartition(".")
         return last != "weight" or any(map(_FLOATING_PART.search, module.split(".")))
@@ -182,17 +180,9 @@ class Form:
 
         Raises:
             CheckpointError: Its name does not end with ``.weight``, its width is no multiple of the
-                group or block, or GGUF has no such type.
+                group or block.
         """
         if self.format is Format.PLAIN:
-            return
-        if self.format is Format.GGUF:
-            if entry.shape[1] % GGML_BLOCK or entry.dtype == "F64":
-                wide = f"{entry.dtype} of width {entry.shape[1]}"
-                expected = f"expected 16 or 32 bits, and a multiple of {GGML_BLOCK}"
-                raise CheckpointError(
-                    f"tensor {entry.name!r}: {expected}, got {wide}; --exclude it"
-                )
             return
         what = f"tensor {entry.name!r}: {self.format.value}"
         if not entry.name.endswith(".weight"):
@@ -205,7 +195,7 @@ class Form:
     def config(
         self, scheme: Scheme, blocks: Blocks | None, floating: Sequence[str], dtype: str
     ) -> dict[str, Any] | None:
-        """Returns the entry ``quantization_config`` of ``config.json``; None for plain and GGUF.
+        """Returns the entry ``quantization_config`` of ``config.json``; None for plain.
 
         Args:
             scheme: How weights are quantized.

@@ -45,6 +45,7 @@ class GgufFile(TensorFile):
         header = parse_gguf_header(lambda at, count: os.pread(self._fd, count, at), self.size)
         self.version, self.alignment = header.version, header.alignment
         self.metadata = header.metadata
+        self.payload = header.payload
         return [placed(place, header.payload) for place in header.places]
 
     def split(self, key: str, expected: int | None = None) -> int:

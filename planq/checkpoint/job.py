@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 # Version and build that made a file. Another build may make the same bytes otherwise.
-_BUILD = (f"{METADATA_PREFIX}version", f"{METADATA_PREFIX}build_id")
+BUILD = (f"{METADATA_PREFIX}version", f"{METADATA_PREFIX}build_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Job:
     """One file to quantize.
 
     Attributes:
-        source: The safetensors file to read.
-        target: The safetensors file to make.
+        source: The safetensors file to read, or a model's folder.
+        target: The file to make.
         scheme: How weights are quantized.
         include: Quantize only weights whose name this pattern matches somewhere; None for all.
         overwrite: Whether `target` may exist and be replaced.
@@ -167,7 +167,7 @@ class JobReport(FileReport):
         floating: Why each of the other weights of two axes stayed as it is, by name.
         basis: For a folder: what told the kinds of its weights; None for a file.
         carried: For a folder: files with weights of other modules, which were copied.
-        left_out: For a folder: files with weights that were not copied.
+        left_out: For a folder: files with weights that were not copied; of GGUF, tensors.
     """
 
     job: Job
@@ -277,15 +277,15 @@ def compare_file(job: Job, executor: Executor, progress: Progress) -> Comparison
         with closing(CheckpointComparer(job.target, entries)) as found:
             total = _bytes_to_read(job, reader, weights)
             tensors = _Run(job, weights, executor, progress, reader, found, total).quantize()
-            theirs = {key: found.reader.metadata.get(key, "") for key in _BUILD}
+            theirs = {key: found.reader.metadata.get(key, "") for key in BUILD}
             digests = found.digests(entries)
             metadata = sealed(entries, digests, metadata | theirs, reader.sha256())
             differing = {name: difference(count) for name, count in found.differing.items()}
             differing |= dict.fromkeys(found.unexpected(), "should not be there")
             if not found.has_header(metadata):
-                differing["header"] = _header_difference(metadata, found.reader.metadata)
+                differing["header"] = header_difference(metadata, found.reader.metadata)
             reader.check_unchanged()
-    return Comparison(job.target, differing, tensors, (theirs[_BUILD[0]], theirs[_BUILD[1]]))
+    return Comparison(job.target, differing, tensors, (theirs[BUILD[0]], theirs[BUILD[1]]))
 
 
 def difference(count: int | None) -> str:
@@ -295,7 +295,7 @@ def difference(count: int | None) -> str:
     return f"{count} byte{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
 
 
-def _header_difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+def header_difference(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Names the metadata that differ."""
     names = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
     return f"other metadata: {', '.join(names)}" if names else "other bytes"

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 import planq
-from planq.checkpoint.schemes import GGML_BLOCK, GROUP_SIZE, Scaling
+from planq.checkpoint.schemes import GROUP_SIZE, Scaling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from planq.checkpoint.schemes import Quantizing
     from planq.executors import Bytes
@@ -49,9 +49,9 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
 
     Args:
         desc: The quantization, of a weight with two axes. Scales are per tensor, per row, per group
-            of `GROUP_SIZE` or `GGML_BLOCK` along the last axis, or per block of `GROUP_SIZE` rows
-            and columns. A codebook has flat blocks of 8-bit codes, or of 4-bit codes, of which the
-            first of two has the high nibble.
+            of `GROUP_SIZE` along the last axis, or per block of `GROUP_SIZE` rows and columns. A
+            codebook has flat blocks of 8-bit codes, or of 4-bit codes, of which the first of two
+            has the high nibble.
         weight: The bytes of x.
         made: The bytes of the outputs of the quantization and of given parameters, by operand.
 
@@ -65,6 +65,24 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
         pieces = _scaled(desc, weight, made)
     else:
         pieces = _looked_up(desc, weight, made)
+    return _ratio_db(pieces)
+
+
+@_quietly
+def restored_to_noise_db(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
+    """Returns the same of values that are dequantized already.
+
+    Args:
+        dtype: The type of the weight.
+        weight: The bytes of x.
+        restored: The bytes of y, float32.
+    """
+    pairs = zip(_pieces(dtype, weight), _pieces(planq.DType.FLOAT32, restored), strict=True)
+    return _ratio_db(pairs)
+
+
+def _ratio_db(pieces: Iterable[tuple[Float64, Float64]]) -> float:
+    """Returns the ratio of original and dequantized values, which come piece by piece."""
     signal = noise = 0.0
     for wanted, error in pieces:
         error -= wanted
@@ -95,32 +113,36 @@ def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
 @_quietly
 def count_non_finite(values: Bytes, dtype: planq.DType) -> int:
     """Counts the values that are NaN or infinite."""
-    return sum(int((~np.isfinite(piece)).sum()) for (piece,) in _pieces(dtype, values))
+    return sum(int((~np.isfinite(piece)).sum()) for piece in _pieces(dtype, values))
 
 
 @_quietly
-def largest_error(dtype: planq.DType, weight: Bytes, restored: Bytes) -> float:
+def largest_error(
+    dtype: planq.DType, weight: Bytes, restored: Bytes, restored_dtype: planq.DType | None = None
+) -> float:
     """Returns the largest ``|x - y|``, in float64.
 
     Args:
-        dtype: The type of both.
+        dtype: The type of x.
         weight: The bytes of x.
         restored: The bytes of y.
+        restored_dtype: The type of y, if another one.
 
     Returns:
         The largest error: 0 without values; NaN or infinite if a value of x or y is.
     """
     errors = [0.0]
-    for wanted, got in _pieces(dtype, weight, restored):
+    pairs = zip(_pieces(dtype, weight), _pieces(restored_dtype or dtype, restored), strict=True)
+    for wanted, got in pairs:
         errors.append(float(np.abs(wanted - got).max()))
     return float(np.max(errors))
 
 
-def _pieces(dtype: planq.DType, *arrays: Bytes) -> Iterator[tuple[Float64, ...]]:
-    """Decodes arrays of equal length to float64, together, piece by piece."""
-    views = [array.view(_VIEWS[dtype]) for array in arrays]
-    for at in range(0, views[0].size, _BLOCK_ELEMENTS):
-        yield tuple(_decode(view[at : at + _BLOCK_ELEMENTS], dtype) for view in views)
+def _pieces(dtype: planq.DType, values: Bytes) -> Iterator[Float64]:
+    """Decodes an array to float64, piece by piece."""
+    view = values.view(_VIEWS[dtype])
+    for at in range(0, view.size, _BLOCK_ELEMENTS):
+        yield _decode(view[at : at + _BLOCK_ELEMENTS], dtype)
 
 
 def _scaled(
@@ -128,7 +150,6 @@ def _scaled(
 ) -> Iterator[tuple[Float64, Float64]]:
     """Yields original and dequantized values of a scheme with scales, piece by piece."""
     rows, columns = desc.shape
-    size = GGML_BLOCK if desc.scope.size == GGML_BLOCK else GROUP_SIZE
     x = _grid(weight, desc.input_dtype, rows)
     q = _grid(made["output"], desc.output_dtype, rows)
     s = _parameters(desc, made["scale"], desc.scale_dtype)
@@ -136,8 +157,8 @@ def _scaled(
     for row, column in _blocks(rows, columns):
         got = _codes(q, desc.output_dtype, row, column)
         if z is not None:
-            got -= _spread(z, row, column, size)
-        got *= _spread(s, row, column, size)
+            got -= _spread(z, row, column)
+        got *= _spread(s, row, column)
         yield _decode(x[row, column], desc.input_dtype), got
 
 
@@ -147,7 +168,7 @@ def _looked_up(
     """Yields the same for codebooks, whose blocks run on over the ends of rows."""
     values = getattr(planq.codebooks, desc.codebook.value)().astype(np.float64)
     codes, size = made["output"], desc.block_size
-    for number, (wanted,) in enumerate(_pieces(desc.input_dtype, weight)):
+    for number, wanted in enumerate(_pieces(desc.input_dtype, weight)):
         start = number * _BLOCK_ELEMENTS
         stop = start + wanted.size
         if desc.output_dtype is planq.DType.UINT4:
@@ -220,14 +241,14 @@ def _codes(q: npt.NDArray[Any], dtype: planq.DType, row: slice, column: slice) -
     return q[row, column].astype(np.float64)
 
 
-def _spread(p: Float64, row: slice, column: slice, size: int) -> Float64:
+def _spread(p: Float64, row: slice, column: slice) -> Float64:
     """Returns the parameters of a piece in a shape that broadcasts over it."""
     if len(p) > 1:
         p = p[row]
     if p.shape[1] == 1:
         return p
-    groups = p[:, column.start // size : -(-column.stop // size)]
-    return np.repeat(groups, size, axis=1)[:, : column.stop - column.start]
+    groups = p[:, column.start // GROUP_SIZE : -(-column.stop // GROUP_SIZE)]
+    return np.repeat(groups, GROUP_SIZE, axis=1)[:, : column.stop - column.start]
 
 
 def _energy(values: Float64) -> float:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 GROUP_SIZE = 128
-GGML_BLOCK = 32
 
 # The floating types that a scheme quantizes, by their names in the file format.
 FLOATING = {
@@ -59,8 +58,32 @@ class Scheme(StrEnum):
     FP4 = "fp4"
     INT4_AF4 = "int4-af4"
     DYNAMIC8 = "dynamic8"
+    # Those of GGUF files have the names that llama-quantize has for them.
+    F32 = "f32"
+    F16 = "f16"
+    BF16 = "bf16"
     Q8_0 = "q8_0"
+    Q6_K = "q6_k"
+    Q5_K_M = "q5_k_m"
+    Q5_K_S = "q5_k_s"
+    Q5_1 = "q5_1"
+    Q5_0 = "q5_0"
+    Q4_K_M = "q4_k_m"
+    Q4_K_S = "q4_k_s"
+    Q4_1 = "q4_1"
     Q4_0 = "q4_0"
+    IQ4_NL = "iq4_nl"
+    IQ4_XS = "iq4_xs"
+    Q3_K_L = "q3_k_l"
+    Q3_K_M = "q3_k_m"
+    Q3_K_S = "q3_k_s"
+    Q2_K = "q2_k"
+    MXFP4 = "mxfp4"
+    NVFP4 = "nvfp4"
+    TQ2_0 = "tq2_0"
+    TQ1_0 = "tq1_0"
+    Q2_0 = "q2_0"
+    Q1_0 = "q1_0"
 
 
 _SYMMETRIC, _ASYMMETRIC = planq.Mode.SYMMETRIC, planq.Mode.ASYMMETRIC
@@ -77,8 +100,6 @@ _SCALES = {
         planq.Scope.block(GROUP_SIZE, GROUP_SIZE),
         _SYMMETRIC,
     ),
-    Scheme.Q8_0: (planq.DType.INT8, planq.Scope.group(GGML_BLOCK), _SYMMETRIC),
-    Scheme.Q4_0: (planq.DType.INT4, planq.Scope.group(GGML_BLOCK), _SYMMETRIC),
 }
 
 # The codebook, and the default block size of bitsandbytes for it.
@@ -114,7 +135,7 @@ def is_weight(entry: TensorEntry) -> bool:
 def choose_blocks(
     scheme: Scheme, size: int | None, *, nested: bool, calibrated: bool
 ) -> Blocks | None:
-    """Returns the blocks of a codebook scheme; None for a scheme that has scales.
+    """Returns the blocks of a codebook scheme; None for another scheme.
 
     Args:
         scheme: How weights are quantized.
@@ -125,13 +146,12 @@ def choose_blocks(
     Raises:
         CheckpointError: An option does not go with the scheme.
     """
-    if scheme in _SCALES:
+    if scheme not in _SCALES:
+        _refuse("--calibrate", scheme, _SCALES, given=calibrated)
+    if scheme not in _CODEBOOKS:
         _refuse("--block-size", scheme, _CODEBOOKS, given=size is not None)
         _refuse("--nested", scheme, _CODEBOOKS, given=nested)
         return None
-    measured = (Scheme.Q8_0, Scheme.Q4_0)
-    fitting = [known for known in _SCALES if known not in measured]
-    _refuse("--calibrate", scheme, fitting, given=calibrated)
     codebook, usual = _CODEBOOKS[scheme]
     chosen = usual if size is None else size
     around = chosen if codebook is planq.Codebook.DYNAMIC else _NESTED_BLOCK_4BIT

@@ -27,8 +27,10 @@ class Shards:
     Args:
         path: A safetensors file, or a folder with such files and perhaps an index. All tensors of
             the files that an index names belong to the model.
+        whole: As for `CheckpointReader`, of each of the files.
 
     Attributes:
+        readers: The files, in order.
         path: The file or folder, as errors name it.
         by_name: The tensors of all files, by name.
 
@@ -37,16 +39,16 @@ class Shards:
         OSError: The system refused.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
         self.path = path
         self.by_name: dict[str, TensorEntry] = {}
         self._homes: dict[str, CheckpointReader] = {}
-        self._readers: list[CheckpointReader] = []
+        self.readers: list[CheckpointReader] = []
         try:
             places = read_index(path) if path.is_dir() else None
             for shard in shards_of(path, places) if path.is_dir() else [path]:
-                self._readers.append(CheckpointReader(shard))
-                self._add(self._readers[-1])
+                self.readers.append(CheckpointReader(shard, whole=whole))
+                self._add(self.readers[-1])
             for name, shard_name in (places or {}).items():
                 if name not in self._homes or self._homes[name].path.name != shard_name:
                     raise CheckpointError(lost(path, name, shard_name))
@@ -56,8 +58,8 @@ class Shards:
 
     def close(self) -> None:
         """Closes the files."""
-        while self._readers:
-            self._readers.pop().close()
+        while self.readers:
+            self.readers.pop().close()
 
     def home(self, name: str) -> Path:
         """Returns the file that has a tensor."""
@@ -69,14 +71,14 @@ class Shards:
 
     def piece(self, entry: TensorEntry, at: int, count: int) -> Bytes:
         """Returns ``count`` bytes of one tensor from offset ``at``."""
-        if not self._readers:
+        if not self.readers:
             raise CheckpointError(f"{self.path}: its files are closed")
         return self._homes[entry.name].piece(entry, at, count)
 
     @property
     def metadata(self) -> dict[str, str]:
         """The strings of the first header."""
-        return self._readers[0].metadata
+        return self.readers[0].metadata
 
     def _add(self, reader: CheckpointReader) -> None:
         for entry in reader.entries:

@@ -16,7 +16,7 @@ from planq.checkpoint import job as work
 from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.folders import quantize_folder
 from planq.checkpoint.formats import Activations, Form, Format, QuantStorage, as_options
-from planq.checkpoint.gguf import quantize_gguf
+from planq.checkpoint.gguf import SUFFIX, quantize_gguf
 from planq.checkpoint.schemes import Scheme, choose_blocks
 from planq.cli.failure import CommandError
 from planq.cli.tables import (
@@ -31,13 +31,14 @@ from planq.cli.words import printable
 from planq.executors import open_device
 
 # The formats that a folder can be quantized to.
-CHOICES = "compressed-tensors or bitsandbytes"
+CHOICES = "compressed-tensors, bitsandbytes or gguf"
 
 # The most names of one kind that a report lists; --json has all.
 _NAMED = 5
 
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
 _NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
+_BLOCKS = "n values are a NaN or an infinity, which spoil their blocks"
 _CALIBRATED = (
     "n values are a NaN, whose integer code is that of 0, or an infinity, which is clamped"
 )
@@ -49,7 +50,8 @@ def quantize(
         typer.Argument(metavar="IN", help="The safetensors file to read, or a model's folder."),
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The safetensors file, or folder, to make.")
+        Path,
+        typer.Argument(metavar="OUT", help="The safetensors file, folder, or .gguf file to make."),
     ],
     scheme: Annotated[
         Scheme,
@@ -57,7 +59,8 @@ def quantize(
             help="How weights are quantized. nf4, fp4, int4-af4 and dynamic8 look codes up in a "
             "table and make files in the layout of bitsandbytes. It reads those of nf4 and fp4; it "
             "has no decoder for int4-af4, the 4-bit table AF4 (quant_type af4), and its files have "
-            "no states of 8 bits. planq reads all."
+            "no states of 8 bits. planq reads all. f32 and what follows it are of GGUF files, and "
+            "mix types as llama-quantize does."
         ),
     ],
     form: Annotated[
@@ -65,7 +68,8 @@ def quantize(
         typer.Option(
             "--format",
             help="Who else reads it: what compressed-tensors and bitsandbytes load, transformers "
-            "does, from a folder. A file is plain if left out; for a folder it has to be given.",
+            "does, from a folder. gguf, of a folder, is llama.cpp's, and need not be named if OUT "
+            "ends with .gguf. Else a file is plain if left out; for a folder it has to be given.",
         ),
     ] = None,
     device: Annotated[
@@ -150,18 +154,22 @@ def quantize(
 
     Plain, each weight NAME becomes its codes under the same NAME, and NAME_scale (and
     NAME_zero_point where the scheme has one), or with a codebook NAME.absmax, NAME.quant_map and
-    the rest of a state of bitsandbytes. A folder's config.json gets the entry quantization_config,
+    the rest of a state of bitsandbytes. A model's folder becomes a file that llama.cpp loads if OUT
+    ends with .gguf. Otherwise a folder's config.json gets the entry quantization_config,
     and planq.json has the digests of all files. The output gets its name only when it is complete.
     The exit status is 1 if a weight holds a NaN or an infinity (its row is marked), 2 if nothing
     was written, and 3 if the output is complete, but its report could not be printed.
     """
     blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=calibrate is not None)
+    if form is None and target.suffix == SUFFIX:
+        form = Format.GGUF
     if form is None and source.is_dir():
         raise CommandError(f"{source}: a folder; --format {CHOICES} says who reads what it becomes")
     chosen = Form(form or Format.PLAIN, activations, quant_storage)
     chosen.check(scheme, blocks, calibrated=calibrate is not None)
-    if not default_excludes and chosen.format is Format.PLAIN:
-        raise CommandError("--no-default-excludes: plain leaves nothing out by itself")
+    if not default_excludes and chosen.format in (Format.PLAIN, Format.GGUF):
+        name = chosen.format.value
+        raise CommandError(f"--no-default-excludes: {name} leaves nothing out by itself")
     job = work.Job(
         source,
         target,
@@ -177,8 +185,6 @@ def quantize(
     )
     run = quantize_folder if source.is_dir() else work.quantize_file
     if chosen.format is Format.GGUF:
-        if source.is_dir():
-            raise CommandError(f"{source}: a folder; GGUF is made of one safetensors file")
         run = quantize_gguf
     with progress_bar(source) as progress:
         report = run(job, open_device(device), progress)
@@ -227,7 +233,8 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
         row["digest"] = tensor.digest
         row["tensor_sha256"] = tensor.parts
         row["sqnr_db"] = finite_or_none(tensor.sqnr_db)
-        row["non_finite_values" if ranges else "non_finite_segments"] = tensor.non_finite
+        counted = "values" if ranges or _is_gguf(report.job) else "segments"
+        row[f"non_finite_{counted}"] = tensor.non_finite
         if report.job.verify:
             row["max_error"] = finite_or_none(report.largest_errors[tensor.name])
             row["restored_sha256"] = tensor.restored_sha256
@@ -250,7 +257,13 @@ def _compile(option: str, include: str | None) -> re.Pattern[str] | None:
         raise CommandError(f"{option}: not a regular expression: {error}") from error
 
 
+def _is_gguf(job: work.Job) -> bool:
+    return job.form.format is Format.GGUF
+
+
 def _marked_words(job: work.Job) -> str:
+    if _is_gguf(job):
+        return _BLOCKS
     if job.ranges:
         return _CALIBRATED
     return _NESTED if job.blocks and job.blocks.nested_size else _MEASURED
@@ -285,7 +298,10 @@ def _floating(report: work.JobReport) -> Iterator[str]:
     if report.carried:
         yield f"copied as they are: {_listed(list(map(printable, report.carried)))}"
     if report.left_out:
-        yield f"files with weights, left out: {_listed(list(map(printable, report.left_out)))}"
+        what = (
+            "tensors that llama.cpp does not read" if _is_gguf(report.job) else "files with weights"
+        )
+        yield f"{what}, left out: {_listed(list(map(printable, report.left_out)))}"
 
 
 def _listed(names: list[str]) -> str:

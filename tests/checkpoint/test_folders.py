@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ import numpy as np
 import pytest
 
 from checkpoint.test_verify import differing, shards
-from cli.commands import refuse, report
+from cli.commands import quietly, refuse, report
 from cli.files import checkpoint, load, weight
 from planq.cli import main
-from support.hostile import Chaos, bounded, fuzzing
+from support.hostile import Chaos, fuzzing
 
 Capture = pytest.CaptureFixture[str]
 
@@ -391,11 +389,3 @@ def test_nothing_that_a_folder_says_is_an_internal_error(tmp_path: Path, chaos: 
         said += more
     assert "internal error" not in said
     assert "out of memory" not in said
-
-
-def quietly(*arguments: object) -> tuple[int, str]:
-    """Runs the command line: its status, and what it says on stderr."""
-    said = io.StringIO()
-    with bounded(), redirect_stdout(io.StringIO()), redirect_stderr(said):
-        status = main([str(argument) for argument in arguments])
-    return status, said.getvalue()

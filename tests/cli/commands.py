@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from planq.cli import main
+from support.hostile import bounded
 
 if TYPE_CHECKING:
     import pytest
@@ -41,3 +44,11 @@ def refuse(capsys: Capture, *arguments: object) -> str:
     assert printed.err.startswith("planq: error: ")
     assert printed.err.count("\n") == 1
     return printed.err
+
+
+def quietly(*arguments: object) -> tuple[int, str]:
+    """Runs the command line: its status, and what it says on stderr."""
+    said = io.StringIO()
+    with bounded(), redirect_stdout(io.StringIO()), redirect_stderr(said):
+        status = main([str(argument) for argument in arguments])
+    return status, said.getvalue()

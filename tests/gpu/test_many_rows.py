@@ -44,7 +44,7 @@ def norm_problems() -> list[Any]:
                         if shape[1] % GROUP == 0:
                             grouped = {
                                 **codes_of(dtype, "float8_e4m3fn"),
-                                "scope": ("group", GROUP),
+                                "scope": ("group", GROUP, -1),
                             }
                             found.append((tests, {**fields, **grouped}))
                 other = DTYPES[(DTYPES.index(dtype) + 1) % 3]
