@@ -33,6 +33,7 @@ from harness.core.data import fill_elements
 from harness.core.models import shapes_of
 from harness.core.report import Record, Report
 from harness.core.workload import Arena, Launch, Rate, Timing, Workload, tensors_of
+from harness.formulas.gguf import weight
 from harness.native.native import cutlass_command
 from harness.peers import layer_peers
 from harness.peers.peers import make_peer
@@ -760,7 +761,6 @@ def test_peers_of_the_sums_give_the_same_ones(peer: str) -> None:
         ("dequantize_linear", coded(5, 24, 128, block_size=64)),
         ("bitsandbytes", coded(5, 32, 128, block_size=64)),
         ("grouped_mm", grouped(9, 3, 16, 128)),
-        ("torch_linear", layer_of_blocks(5, 24, 256, type="q4_k", input_dtype="bfloat16")),
     ],
 )
 def test_peers_of_floating_products_compute_the_same_layer(peer: str, desc: Any) -> None:
@@ -772,6 +772,24 @@ def test_peers_of_floating_products_compute_the_same_layer(peer: str, desc: Any)
     assert isinstance(found, torch.Tensor)
     roundings = 2**-8 * float(expected.abs().max())
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=2 * roundings)
+
+
+def test_a_peer_of_layers_of_blocks_multiplies_the_input_before_it_becomes_codes() -> None:
+    """Off by half a step of each code, at most, besides the roundings of the layers above."""
+    desc = layer_of_blocks(5, 24, 256, type="q4_k", input_dtype="bfloat16")
+    workload = Workload(Stub(), case_of(desc))
+    made = make_peer("torch_linear", Stub(), workload)
+    assert made is not None
+    given = workload.sets[0]
+    expected, found = given["output"].float(), made.launches[0]()
+    assert isinstance(found, torch.Tensor)
+    groups = given["input"].float().view(5, 8, 32)
+    half_steps = (groups.abs().amax(2, keepdim=True) / 254).expand_as(groups).reshape(5, 256)
+    bound = half_steps @ weight(desc, given["weight"]).float().abs().T
+    roundings = 2 * 2**-8 * float(expected.abs().max())
+    off = (found.float() - expected).abs()
+    assert (off <= bound + roundings).all()
+    assert off.max() > 0  # codes are not the input
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_completion_is_installed(tmp_path: Path) -> None:
     ("arguments", "hint"),
     [
         ("quantize a b --scheme int8", "did you mean int8-channel or int8-tensor?"),
-        ("quantize a b --scheme nf3", "did you mean nf4?"),
+        ("quantize a b --scheme nf5", "did you mean nf4?"),
         ("quantize a b --scheme nf4 --device cuda", "did you mean cuda:0?"),
         ("quantize a b --scheme nf4 --format compressed_tensors", "mean compressed-tensors?"),
         ("dequantize a b --dtype bf16", "did you mean bfloat16?"),
