@@ -31,6 +31,7 @@ class Barrier {
   // Returns when the phase of this parity has ended. The phase before the first counts as ended, so
   // a wait for parity 1 on a new barrier returns at once.
   __device__ __forceinline__ void wait(int parity) {
+#if PLANQ_HAS_CLUSTERS
     std::uint32_t done;
     do {
       asm volatile(
@@ -41,12 +42,44 @@ class Barrier {
           : "r"(address()), "r"(parity)
           : "memory");
     } while (done == 0);
+#else
+    while (!has_ended(parity)) {
+    }
+#endif
+  }
+  // Whether it has, without waiting.
+  __device__ __forceinline__ bool has_ended(int parity) {
+    std::uint32_t done;
+    asm volatile(
+        "{.reg .pred p;"
+        "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;"
+        "selp.u32 %0, 1, 0, p;}"
+        : "=r"(done)
+        : "r"(address()), "r"(parity)
+        : "memory");
+    return done != 0;
   }
   __device__ __forceinline__ std::uint32_t address() const { return shared_address(this); }
 
  private:
   std::uint64_t state_;
 };
+
+// Whether this lane is the one that acts for the warp, all of whose lanes are here. The compiler
+// knows that there is one, and issues a copy of TMA for it without a loop over lanes.
+__device__ __forceinline__ bool is_elected() {
+#if PLANQ_HAS_CLUSTERS
+  std::uint32_t elected;
+  asm volatile(
+      "{.reg .pred p;"
+      "elect.sync _|p, 0xffffffff;"
+      "selp.u32 %0, 1, 0, p;}"
+      : "=r"(elected));
+  return elected != 0;
+#else
+  return threadIdx.x % 32 == 0;
+#endif
+}
 
 // Called after all init(), by the same thread, before the barrier of the block or cluster.
 __device__ __forceinline__ void publish_barriers() {

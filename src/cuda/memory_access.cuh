@@ -44,6 +44,43 @@ __device__ __forceinline__ uint2 load_shared_words(SharedAddress address) {
   return words;
 }
 
+__device__ __forceinline__ void store_shared_float(SharedAddress address, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+
+// Loads that the compiler may do earlier or later, or once where they are written twice: of memory
+// that nobody writes between keep() of the address and the last use of what was read.
+__device__ __forceinline__ std::uint32_t read_shared_byte(SharedAddress address) {
+  std::uint32_t byte;
+  asm("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(address));
+  return byte;
+}
+__device__ __forceinline__ std::uint32_t read_shared_half(SharedAddress address) {
+  std::uint16_t half;
+  asm("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(address));
+  return half;
+}
+__device__ __forceinline__ std::uint32_t read_shared_word(SharedAddress address) {
+  std::uint32_t word;
+  asm("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+  return word;
+}
+__device__ __forceinline__ uint2 read_shared_words(SharedAddress address) {
+  uint2 words;
+  asm("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "r"(address));
+  return words;
+}
+__device__ __forceinline__ uint4 read_shared_vector(SharedAddress address) {
+  uint4 v;
+  asm("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "r"(address));
+  return v;
+}
+__device__ __forceinline__ const void* pointer_to_shared(SharedAddress address) {
+  return reinterpret_cast<const void*>(__cvta_shared_to_generic(address));
+}
+
 // Keeps a value in its register, where the compiler would work it out again at each use.
 __device__ __forceinline__ void keep(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
 

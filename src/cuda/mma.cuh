@@ -113,6 +113,29 @@ __device__ __forceinline__ void multiply_onto(std::int32_t start, std::int32_t (
 }
 #undef PLANQ_MMA
 
+// The same onto the sums that there are.
+template <bool kUnsignedA>
+__device__ __forceinline__ void multiply_further(std::int32_t (&sums)[4],
+                                                 const std::uint32_t (&a)[4],
+                                                 const std::uint32_t (&b)[2]) {
+  multiply_add<kUnsignedA, false>(sums, a, b[0], b[1]);
+}
+#define PLANQ_MMA(a_type)                                           \
+  asm("mma.sync.aligned.m16n8k16.row.col.s32." a_type               \
+      ".s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])  \
+      : "r"(a[0]), "r"(a[1]), "r"(b[0]))
+template <bool kUnsignedA>
+__device__ __forceinline__ void multiply_further(std::int32_t (&sums)[4],
+                                                 const std::uint32_t (&a)[2],
+                                                 const std::uint32_t (&b)[1]) {
+  if constexpr (kUnsignedA)
+    PLANQ_MMA("u8");
+  else
+    PLANQ_MMA("s8");
+}
+#undef PLANQ_MMA
+
 // sums += a b^T over 16 terms of 16-bit numbers, two in a word. On sm_90 the arithmetic is one step
 // of math/tensor_core.h for each sum. With g = l / 4 and t = l % 4, lane l has
 //   a[0], a[1]  terms 2t and 2t + 1 of rows g and g + 8

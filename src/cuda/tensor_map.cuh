@@ -43,10 +43,10 @@ inline EncodeTensorMap tensor_map_encoder() {
   return encoder;
 }
 
-// Makes a map. Returns false if TMA cannot read such matrices. Boxes have the swizzle of their
-// width.
+// Makes a map. Returns false if TMA cannot read such matrices. Boxes of the widths above have the
+// swizzle of their width, others none. unit: bytes that the map counts as one, 1 or 2.
 inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap& map,
-                              int box_bytes = kBoxBytes) {
+                              int box_bytes = kBoxBytes, int unit = 1) {
   constexpr std::int64_t kMaxExtent = INT32_MAX, kMaxStride = (std::int64_t{1} << 40) - 1;
   const auto stride_fits = [](std::int64_t stride) {
     return stride > 0 && stride <= kMaxStride && stride % 16 == 0;
@@ -60,19 +60,21 @@ inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap&
   const std::int64_t batch_stride = from.batches > 1 ? from.batch_stride : row_stride;
   const EncodeTensorMap encode = tensor_map_encoder();
   if (!stride_fits(batch_stride) || !encode) return false;
-  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(from.columns),
+  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(from.columns / unit),
                                  static_cast<cuuint64_t>(from.rows),
                                  static_cast<cuuint64_t>(from.batches)};
   const cuuint64_t strides[2] = {static_cast<cuuint64_t>(row_stride),
                                  static_cast<cuuint64_t>(batch_stride)};
-  const cuuint32_t box[3] = {static_cast<cuuint32_t>(box_bytes), static_cast<cuuint32_t>(box_rows),
-                             1};
+  const cuuint32_t box[3] = {static_cast<cuuint32_t>(box_bytes / unit),
+                             static_cast<cuuint32_t>(box_rows), 1};
   const cuuint32_t steps[3] = {1, 1, 1};
-  return encode(reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_UINT8, 3,
+  const CUtensorMapSwizzle swizzle = box_bytes == kBoxBytes         ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : box_bytes == kNarrowBoxBytes ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                                    : CU_TENSOR_MAP_SWIZZLE_NONE;
+  return encode(reinterpret_cast<CUtensorMap*>(&map),
+                unit == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8, 3,
                 const_cast<void*>(from.data), extents, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE,
-                box_bytes == kBoxBytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
@@ -97,13 +99,17 @@ __device__ __forceinline__ void copy_bytes(void* to, const void* from, int bytes
 
 // Copies a box. The barrier counts the bytes of a whole box, even if a part of it lies outside the
 // matrix.
-__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
-                                         int batch, const Barrier& barrier) {
+__device__ __forceinline__ void copy_box(SharedAddress to, const TensorMap& map, int column,
+                                         int row, int batch, const Barrier& barrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
+      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(batch), "r"(barrier.address())
       : "memory");
+}
+__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
+                                         int batch, const Barrier& barrier) {
+  copy_box(shared_address(to), map, column, row, batch, barrier);
 }
 
 }  // namespace planq::cuda

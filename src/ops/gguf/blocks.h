@@ -78,6 +78,7 @@ struct Shaped {
 // The float16 scale of a whole block, at a byte of it.
 template <int kAt>
 struct OneScale {
+  static constexpr int kScaleAt = kAt;
   PLANQ_HD static float scale(Bytes block, int) { return half_at(block + kAt); }
 };
 // The same at the first byte, and a float16 minimum behind it.

@@ -88,6 +88,11 @@ class Block {
       for (unsigned lane = 0; lane < kWarpThreads; ++lane) given[i][lane] = warp[lane][i];
     wait_for_warp();
   }
+  // Lets the other threads run.
+  void give_way() {
+    moved_ = true;
+    if (_setjmp(threads_[running_]->place) == 0) _longjmp(scheduler_, 1);
+  }
   unsigned lane() const { return running_ % kWarpThreads; }
 
  private:

@@ -47,6 +47,13 @@ __device__ __forceinline__ void load_four_floats(const float* from, float (&four
   four[2] = vector.z;
   four[3] = vector.w;
 }
+__device__ __forceinline__ void load_shared_floats(cuda::SharedAddress from, float (&four)[4]) {
+  const uint4 vector = cuda::load_shared_vector(from);
+  four[0] = __uint_as_float(vector.x);
+  four[1] = __uint_as_float(vector.y);
+  four[2] = __uint_as_float(vector.z);
+  four[3] = __uint_as_float(vector.w);
+}
 __device__ __forceinline__ void store_four_floats(float* to, float x, float y, float z, float w) {
   *reinterpret_cast<float4*>(to) = make_float4(x, y, z, w);
 }
@@ -68,20 +75,22 @@ __device__ __forceinline__ void unpack_scales(const Row& row, int half, int grou
 
 // --- Steps ---------------------------------------------------------------------------------------
 
-// The start of integer sums that are as large as they should be.
-inline constexpr std::int32_t kStart = 0x4B400000;
-
 __device__ __forceinline__ float float_of(std::int32_t sum, std::int32_t start) {
   return __int_as_float(sum) - __int_as_float(start);
 }
-// The sums of the codes of a sub-block of the input, in every row.
-template <class B>
-__device__ __forceinline__ void multiply_ones(std::int32_t (&totals)[4],
-                                              const std::uint32_t (&b)[B::kSubBlock / 16]) {
-  CodeWords<B> ones;
+// The sum of kCount codes, 16 or 32, from an aligned vector on.
+template <int kCount>
+__device__ __forceinline__ int sum_of_codes(const std::uint8_t* codes) {
+  int sum = 0;
 #pragma unroll
-  for (std::uint32_t& word : ones) word = 0x01010101u;
-  cuda::multiply_onto<false>(kStart, totals, ones, b);
+  for (int i = 0; i < kCount; i += 16) {
+    const uint4 vector = *reinterpret_cast<const uint4*>(codes + i);
+    sum = __dp4a(static_cast<int>(vector.x), 0x01010101, sum);
+    sum = __dp4a(static_cast<int>(vector.y), 0x01010101, sum);
+    sum = __dp4a(static_cast<int>(vector.z), 0x01010101, sum);
+    sum = __dp4a(static_cast<int>(vector.w), 0x01010101, sum);
+  }
+  return sum;
 }
 
 // --- Outputs -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ Status with_block(GgufType type, const Use& use) {
 
 Status prepare(const Descriptor& descriptor, const Device& device, State&) {
   return with_block(descriptor.as<Fields>().type, [&](auto block) {
-    const Status status = preload_few_rows<decltype(block)>();
+    const Status status = preload_few_rows<decltype(block)>(device);
     return status.ok() ? preload_many_rows<decltype(block)>(device) : status;
   });
 }

@@ -50,6 +50,45 @@ class RowWords {
   unsigned offset_;
 };
 
+// The same by its address, of a span in few_rows.cuh. kAligned: it begins at a multiple of eight
+// bytes, not anywhere. The bytes stay as they are as long as the address is used.
+template <bool kAligned>
+class SharedRow {
+ public:
+  __device__ __forceinline__ explicit SharedRow(cuda::SharedAddress address) : address_(address) {}
+
+  __device__ __forceinline__ std::uint32_t word(int at, int further = 0) const {
+    const cuda::SharedAddress from = address_ + static_cast<unsigned>(further * 4 + at);
+    if constexpr (kAligned) {
+      if (at % 4 == 0) return cuda::read_shared_word(from);
+      const cuda::SharedAddress low = from - static_cast<unsigned>(at % 4);
+      return __funnelshift_r(cuda::read_shared_word(low), cuda::read_shared_word(low + 4),
+                             at % 4 * 8);
+    }
+    const cuda::SharedAddress low = from / 4 * 4;
+    return __funnelshift_r(cuda::read_shared_word(low), cuda::read_shared_word(low + 4),
+                           static_cast<unsigned>(from % 4 * 8));
+  }
+  __device__ __forceinline__ uint2 pair(int at, int further) const {
+    if constexpr (kAligned)
+      if (at % 8 == 0)
+        return cuda::read_shared_words(address_ + static_cast<unsigned>(further * 8 + at));
+    return make_uint2(word(at, 2 * further), word(at + 4, 2 * further));
+  }
+  // Two bytes. `at` is even.
+  __device__ __forceinline__ std::uint32_t half_word(int at) const {
+    const cuda::SharedAddress from = address_ + static_cast<unsigned>(at);
+    if constexpr (kAligned) return cuda::read_shared_half(from);
+    return cuda::read_shared_byte(from) | cuda::read_shared_byte(from + 1) << 8;
+  }
+  __device__ __forceinline__ gguf::Bytes bytes(int at) const {
+    return static_cast<gguf::Bytes>(cuda::pointer_to_shared(address_ + static_cast<unsigned>(at)));
+  }
+
+ private:
+  cuda::SharedAddress address_;
+};
+
 // (x & mask) ^ flip. The compiler makes two operations of it where both are constants.
 __device__ __forceinline__ std::uint32_t and_xor(std::uint32_t x, std::uint32_t mask,
                                                  std::uint32_t flip) {
@@ -255,11 +294,6 @@ struct Fragments<gguf::Block<GgufType::Q6_K>> : FragmentTraits<false, false> {
   }
 };
 
-// Types whose spans can all be aligned, and that have a kernel for it.
-template <class B>
-inline constexpr bool kHasAligned =
-    !Fragments<B>::kGeneric && kSpan / B::kElements * B::kBytes % 16 == 0;
-
 // The bits of 1.5 * 2^(23 - factor), one of whose units is 2^-factor. Onto this, an integer sum of
 // codes that are 2^factor times as large makes the bits of the number that is the sum of the codes
 // larger: one subtraction, which is exact, and the sum is a float.
@@ -339,6 +373,65 @@ struct Scales<gguf::Block<GgufType::Q6_K>> {
       for (unsigned i = 0; i < 4; ++i)
         scales[four * 4 + i] = d * (byte_above(raised, i) - (kAbove + 128));
     }
+  }
+};
+
+// Those of sub-blocks 8h + 2t and the next of a row's span.
+template <class B>
+struct PairScales {
+  template <class Row>
+  __device__ __forceinline__ static void load(const Row& row, int h, int t, float (&scales)[2],
+                                              float (&minima)[2]) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int e = (8 * h + 2 * t + j) * B::kSubBlock, block = e / B::kElements * B::kBytes;
+      if constexpr (requires { B::kScaleAt; }) {
+        scales[j] = half_of(row.half_word(block + B::kScaleAt));
+        if constexpr (gguf::Run<B>::kHasMinimum)
+          minima[j] = half_of(row.half_word(block + B::kScaleAt + 2));
+      } else {
+        const gguf::Run<B> run(row.bytes(block), e % B::kElements);
+        scales[j] = run.scale;
+        minima[j] = run.minimum;
+      }
+    }
+  }
+};
+
+struct SixBitPair {
+  template <class Row>
+  __device__ __forceinline__ static void load(const Row& row, int, int t, float (&scales)[2],
+                                              float (&minima)[2]) {
+    const uint2 first = row.pair(0, 0), second = row.pair(8, 0);
+    const std::uint32_t low = first.y, middle = second.x, high = second.y;
+    const bool early = t < 2;
+    const std::uint32_t of_scales =
+        early ? low & 0x3F3F3F3Fu : (high & 0x0F0F0F0Fu) | (low >> 2 & 0x30303030u);
+    const std::uint32_t of_minima =
+        early ? middle & 0x3F3F3F3Fu : (high >> 4 & 0x0F0F0F0Fu) | (middle >> 2 & 0x30303030u);
+    const float d = half_of(first.x), minus_m = -half_of(first.x >> 16);
+#pragma unroll
+    for (unsigned j = 0; j < 2; ++j) {
+      const unsigned own = static_cast<unsigned>(t) % 2 * 2 + j;
+      scales[j] = d * (byte_above(of_scales, own) - kAbove);
+      minima[j] = minus_m * (byte_above(of_minima, own) - kAbove);
+    }
+  }
+};
+template <>
+struct PairScales<gguf::Block<GgufType::Q4_K>> : SixBitPair {};
+template <>
+struct PairScales<gguf::Block<GgufType::Q5_K>> : SixBitPair {};
+
+template <>
+struct PairScales<gguf::Block<GgufType::Q6_K>> {
+  template <class Row>
+  __device__ __forceinline__ static void load(const Row& row, int h, int t, float (&scales)[2],
+                                              float (&)[2]) {
+    const float d = half_of(row.half_word(208));
+    const std::uint32_t raised = row.half_word(192 + 8 * h + 2 * t) ^ 0x8080u;
+#pragma unroll
+    for (unsigned j = 0; j < 2; ++j) scales[j] = d * (byte_above(raised, j) - (kAbove + 128));
   }
 };
 

@@ -10,7 +10,7 @@ namespace planq::linear_gguf {
 
 // Load the kernels. B: a gguf::Block.
 template <class B>
-Status preload_few_rows();
+Status preload_few_rows(const Device& device);
 template <class B>
 Status preload_many_rows(const Device& device);
 

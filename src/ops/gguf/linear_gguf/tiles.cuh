@@ -2,24 +2,28 @@
 //
 // A block computes a tile of outputs, 128 rows of the weight with 64 rows of the input. It goes
 // through them span by span: while it computes one, the bytes of the next are on their way to
-// shared memory. A warp has 16 rows of the weight and all of the input: it makes words of codes
-// from its blocks when mma.sync needs them, and the chains of the span and the sums of the spans
-// before are in its registers.
+// shared memory, by TMA where it can read them. A warp has 16 rows of the weight and all of the
+// input: it makes words of codes from its blocks when mma.sync needs them, and the chains of the
+// span and the sums of the spans before are in its registers.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
+#include "cuda/tensor_map.cuh"
 #include "ops/gguf/linear_gguf/chains.cuh"
 
 namespace planq::linear_gguf {
 
-// kAligned: every span of every row of the weight begins at an aligned vector.
-template <class B_, bool kAligned_>
+// kBoxes: by TMA, of rows that begin at aligned vectors.
+template <class B_, bool kBoxes_>
 struct ManyRowsTile {
   using B = B_;
-  static constexpr bool kAligned = kAligned_;
+  static constexpr bool kBoxes = kBoxes_;
+  static constexpr int kSpanBytes = kSpan / B::kElements * B::kBytes;
+  // Whether every span of every row of the weight does, too.
+  static constexpr bool kAligned = kBoxes && kSpanBytes % 16 == 0;
   using Row = RowWords<kAligned>;
   static constexpr int kWarps = 8, kThreads = kWarps * cuda::kWarp, kBlocks = 2, kStages = 2;
   static constexpr int kWeights = kWarps * 16, kInputs = 64;
@@ -30,25 +34,31 @@ struct ManyRowsTile {
 
   // A stage has rows of the weight, rows of the input, and the scales of these. Rows are an odd
   // number of vectors apart, so that lanes of different rows do not meet in a bank. A word behind
-  // the last row of the weight may be read.
-  static constexpr int kSpanBytes = kSpan / B::kElements * B::kBytes;
+  // the last row of the weight may be read. Boxes of the input are half a span wide, and TMA's
+  // swizzle keeps their lanes apart.
   static constexpr int kVectors = ((kAligned ? 0 : 15) + kSpanBytes + 15) / 16;
   static constexpr int kPitch = (kVectors | 1) * 16;
-  static constexpr int kInputPitch = kSpan + 16;
-  static constexpr int kInputAt = kWeights * kPitch + 16;
-  static constexpr int kInputScalesAt = kInputAt + kInputs * kInputPitch;
+  static constexpr int kInputPitch = kBoxes ? cuda::kBoxBytes : kSpan + 16;
+  static constexpr int kInputAt =
+      kBoxes ? (kWeights * kPitch + 1023) / 1024 * 1024 + 1024 : kWeights * kPitch + 16;
+  static constexpr int kInputBytes = kBoxes ? kInputs * kSpan : kInputs * kInputPitch;
+  // Bytes that a box of the weight counts as one, of which a row has at most 256.
+  static constexpr int kBoxUnit = kPitch > 256 ? 2 : 1;
+  static constexpr int kInputScalesAt = kInputAt + kInputBytes;
   // What rows of the input have one of for every group: by group, then by t, the number of the
   // lane's column in mma.sync, then by tile, and two neighbours of it.
   static constexpr int kColumnPitch = kInputTiles * 2 + 4;
   static constexpr int kGroupPitch = 4 * kColumnPitch;
-  static constexpr int kStageBytes = kInputScalesAt + kGroups * kGroupPitch * 4;
+  static constexpr int kScalesEnd = kInputScalesAt + kGroups * kGroupPitch * 4;
+  static constexpr int kStageBytes = kBoxes ? (kScalesEnd + 1023) / 1024 * 1024 : kScalesEnd;
 
   // Behind the stages: scales of the weight by sub-block and row, then its minima, what minima are
   // multiplied with, and where rows begin in memory, those of the weight first.
   static constexpr int kScalesAt = kStages * kStageBytes;
   static constexpr int kFactorsAt = kScalesAt + kSubBlocks * (kHasMinimum ? 2 : 1) * kWeights * 4;
   static constexpr int kRowsAt = kFactorsAt + (kHasMinimum ? kSubBlocks * kGroupPitch * 4 : 0);
-  static constexpr int kSharedBytes = kRowsAt + (kWeights + kInputs) * 8;
+  // The swizzle wants boxes to begin at multiples of 1024 bytes.
+  static constexpr int kSharedBytes = kRowsAt + (kWeights + kInputs) * 8 + (kBoxes ? 1024 : 0);
 
   // The sums, by row of the input, in the place of the stages.
   static constexpr int kSumPitch = kWeights + 4;
@@ -70,6 +80,10 @@ struct ManyRowsArgs {
   bool has_input_vectors = false;                // rows of the input are aligned vectors
   bool stores_vectors = false;                   // four neighbouring outputs are an aligned vector
   bool waits = false;                            // the input is written by the kernel before
+};
+struct BoxedManyRowsArgs {
+  ManyRowsArgs rows;
+  cuda::TensorMap weight, input;
 };
 
 // --- To shared memory ----------------------------------------------------------------------------
@@ -106,6 +120,22 @@ class Stages {
     if constexpr (!Tile::kAligned) past = cuda::misalignment<16>(weight_row(span, row));
     return {reinterpret_cast<const std::uint32_t*>(stage(span)), row * Tile::kPitch + past};
   }
+  // By one thread: begin to copy a span, whose barrier counts its bytes.
+  __device__ __forceinline__ void copy_weight_box(int span, const cuda::TensorMap& weight,
+                                                  int column_tile, cuda::Barrier& barrier) const {
+    constexpr int kVector = 16 / Tile::kBoxUnit;
+    const int column = span * (Tile::kSpanBytes / Tile::kBoxUnit);
+    barrier.arrive_and_expect(Tile::kWeights * Tile::kPitch + Tile::kInputs * kSpan);
+    cuda::copy_box(stage(span), weight, column - column % kVector, column_tile * Tile::kWeights, 0,
+                   barrier);
+  }
+  __device__ __forceinline__ void copy_input_boxes(int span, const cuda::TensorMap& input,
+                                                   const cuda::Barrier& barrier) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      cuda::copy_box(stage(span) + Tile::kInputAt + half * Tile::kInputs * cuda::kBoxBytes, input,
+                     span * kSpan + half * cuda::kBoxBytes, row_, 0, barrier);
+  }
   // Begin to copy a span.
   __device__ __forceinline__ void copy_weight(int span) const {
     const int bytes = span == args_.spans - 1 ? args_.last_bytes : Tile::kSpanBytes;
@@ -125,7 +155,7 @@ class Stages {
     }
   }
   __device__ __forceinline__ void copy_input(int span, const Moved& moved) const {
-    copy_codes(span);
+    if constexpr (!Tile::kBoxes) copy_codes(span);
     copy_scales(span, moved);
   }
 
@@ -197,6 +227,16 @@ __device__ __forceinline__ void unpack_span(const Stages<Tile>& stages, int span
   }
 }
 
+// Where a vector of a row of the input is in a stage, from kInputAt on.
+template <class Tile>
+__device__ __forceinline__ int place_of_vector(int row, int vector) {
+  if constexpr (Tile::kBoxes)
+    return vector / 8 * Tile::kInputs * cuda::kBoxBytes + row * cuda::kBoxBytes +
+           ((vector % 8) ^ (row % 8)) * 16;
+  else
+    return row * Tile::kInputPitch + vector * 16;
+}
+
 // What the minima of a span's sub-blocks are multiplied with, by sub-block and row of the input:
 // the sum of the codes, times their scale.
 template <class Tile>
@@ -207,16 +247,11 @@ __device__ __forceinline__ void find_factors(const std::uint8_t* stage, float* t
   for (int i = 0; i < kCount / Tile::kThreads; ++i) {
     const int own = static_cast<int>(threadIdx.x) + i * Tile::kThreads;
     const int row = own / Tile::kSubBlocks, at = own % Tile::kSubBlocks;
-    const std::uint8_t* const codes = stage + Tile::kInputAt + row * Tile::kInputPitch + at * kSize;
+    const std::uint8_t* const codes = stage + Tile::kInputAt;
     int sum = 0;
 #pragma unroll
-    for (int j = 0; j < kSize; j += 16) {
-      const uint4 vector = *reinterpret_cast<const uint4*>(codes + j);
-      sum = __dp4a(static_cast<int>(vector.x), 0x01010101, sum);
-      sum = __dp4a(static_cast<int>(vector.y), 0x01010101, sum);
-      sum = __dp4a(static_cast<int>(vector.z), 0x01010101, sum);
-      sum = __dp4a(static_cast<int>(vector.w), 0x01010101, sum);
-    }
+    for (int j = 0; j < kSize / 16; ++j)
+      sum += sum_of_codes<16>(codes + place_of_vector<Tile>(row, at * (kSize / 16) + j));
     const int place = Tile::place_of_input(row);
     to[at * Tile::kGroupPitch + place] =
         scales[at * kSize / kGroup * Tile::kGroupPitch + place] * static_cast<float>(sum);
@@ -241,9 +276,9 @@ class SpanOfTile {
                                         const std::uint8_t* shared)
       : stage_(stages.stage(span)),
         rows_{stages.row_words(span, own_row()), stages.row_words(span, own_row() + 8)},
-        codes_(cuda::shared_address_of(stage_ + Tile::kInputAt +
-                                       (own_lane() / 16 * 8 + own_lane() % 8) * Tile::kInputPitch +
-                                       own_lane() / 8 % 2 * 16)),
+        codes_(cuda::shared_address_of(
+            stage_ + Tile::kInputAt +
+            place_of_vector<Tile>(own_lane() / 16 * 8 + own_lane() % 8, own_lane() / 8 % 2))),
         scales_(reinterpret_cast<const float*>(shared + Tile::kScalesAt) + own_row()),
         input_scales_(reinterpret_cast<const float*>(stage_ + Tile::kInputScalesAt) +
                       own_lane() % 4 * Tile::kColumnPitch),
@@ -257,6 +292,15 @@ class SpanOfTile {
 
  private:
   static __device__ __forceinline__ int own_row() { return own_warp() * 16 + own_lane() / 4; }
+  // The swizzle changes bits 4 to 6 of the address: those of the group come to it by XOR.
+  __device__ __forceinline__ cuda::SharedAddress codes_of_group(int group) const {
+    const auto bytes = static_cast<cuda::SharedAddress>(group * kGroup);
+    if constexpr (Tile::kBoxes)
+      return (codes_ ^ bytes % cuda::kBoxBytes) +
+             bytes / cuda::kBoxBytes * (Tile::kInputs * cuda::kBoxBytes);
+    else
+      return codes_ + bytes;
+  }
   __device__ __forceinline__ void add_group(int group, LaneSums<Tile>& sums) const {
     CodeWords<B> a[kOfGroup];
     float scale[kOfGroup][2], minimum[kOfGroup][2] = {};
@@ -275,8 +319,8 @@ class SpanOfTile {
 #pragma unroll
     for (int tile = 0; tile < Tile::kInputTiles; tile += 2) {
       std::uint32_t words[4];
-      cuda::load_matrices(words, codes_ + static_cast<cuda::SharedAddress>(
-                                              tile * 8 * Tile::kInputPitch + group * kGroup));
+      cuda::load_matrices(words, codes_of_group(group) + static_cast<cuda::SharedAddress>(
+                                                             tile * 8 * Tile::kInputPitch));
       float of_input[4];
       load_four_floats(input_scales_ + group * Tile::kGroupPitch + tile * 2, of_input);
 #pragma unroll
@@ -342,22 +386,34 @@ __device__ __forceinline__ void store_tile(const Gemm& gemm, const LaneSums<Tile
   }
 }
 
+// weight, input: as TMA reads them, and a barrier for each stage, where Tile::kBoxes.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    multiply_many_rows(const __grid_constant__ ManyRowsArgs args) {
+__device__ __forceinline__ void multiply_tile(const ManyRowsArgs& args,
+                                              const cuda::TensorMap& weight,
+                                              const cuda::TensorMap& input,
+                                              cuda::Barrier* barriers) {
   __shared__ Moved moved;
-  auto* const shared = static_cast<std::uint8_t*>(cuda::dynamic_shared());
+  auto* shared = static_cast<std::uint8_t*>(cuda::dynamic_shared());
+  if constexpr (Tile::kBoxes) shared += -cuda::shared_address_of(shared) & 1023;
   const std::uint32_t tile = blockIdx.x % args.tiles;
   const int column_tile = static_cast<int>(tile / args.tiles_down);
   const int64_t row = int64_t{tile % args.tiles_down} * Tile::kInputs;
   const Stages<Tile> stages(args, row, shared);
+  const bool copies = Tile::kBoxes && threadIdx.x == 0 && args.spans > 0;
+  if constexpr (Tile::kBoxes)
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < Tile::kStages; ++i) barriers[i].init(1);
+      cuda::publish_barriers();
+    }
   stages.find_weight(column_tile);
   if (threadIdx.x == 0) moved.find(args.gemm, args.first_gemm + blockIdx.x / args.tiles);
+  if (copies) stages.copy_weight_box(0, weight, column_tile, barriers[0]);
   __syncthreads();
-  if (args.spans > 0) stages.copy_weight(0);
+  if (!Tile::kBoxes && args.spans > 0) stages.copy_weight(0);
   stages.find_input(moved);
   if (args.waits) cuda::wait_for_previous();
   __syncthreads();
+  if (copies) stages.copy_input_boxes(0, input, barriers[0]);
   if (args.spans > 0) stages.copy_input(0, moved);
   cuda::end_copy_group();
 
@@ -367,9 +423,18 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 #pragma unroll 1
   for (int span = 0; span < args.spans; ++span) {
     cuda::wait_for_copy_groups<0>();
+    if constexpr (Tile::kBoxes) barriers[span % Tile::kStages].wait(span / Tile::kStages % 2);
     __syncthreads();
     if (span + 1 < args.spans) {
-      stages.copy_weight(span + 1);
+      if constexpr (Tile::kBoxes) {
+        if (copies) {
+          cuda::Barrier& barrier = barriers[(span + 1) % Tile::kStages];
+          stages.copy_weight_box(span + 1, weight, column_tile, barrier);
+          stages.copy_input_boxes(span + 1, input, barrier);
+        }
+      } else {
+        stages.copy_weight(span + 1);
+      }
       stages.copy_input(span + 1, moved);
       cuda::end_copy_group();
     }
@@ -388,6 +453,20 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   own.epilogue.residual = moved.residual;
   store_tile<Tile>(own, totals, row, int64_t{column_tile} * Tile::kWeights,
                    reinterpret_cast<float*>(shared), args.stores_vectors);
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    multiply_many_rows(const __grid_constant__ ManyRowsArgs args) {
+  multiply_tile<Tile>(args, {}, {}, nullptr);
+}
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    multiply_many_boxed_rows(const __grid_constant__ BoxedManyRowsArgs args) {
+#if PLANQ_HAS_CLUSTERS || !defined(__CUDA_ARCH__)
+  __shared__ cuda::Barrier barriers[Tile::kStages];
+  multiply_tile<Tile>(args.rows, args.weight, args.input, barriers);
+#endif
 }
 
 }  // namespace planq::linear_gguf

@@ -29,16 +29,34 @@ ManyRowsArgs many_rows_args(const Gemm& gemm) {
   return args;
 }
 
+// How TMA reads the operands. Returns false where it cannot.
 template <class Tile>
-Status preload_many_rows_tile() {
-  return cuda::preload(multiply_many_rows<Tile>, Tile::kSharedBytes);
+bool box_args(const Gemm& gemm, const Device& device, BoxedManyRowsArgs& boxed) {
+  const int64_t row_bytes = gemm.k / Tile::B::kElements * Tile::B::kBytes;
+  const cuda::ByteMatrices weight = {.data = gemm.weight.data,
+                                     .columns = row_bytes,
+                                     .rows = gemm.n,
+                                     .batches = 1,
+                                     .row_stride = gemm.weight.row_stride,
+                                     .batch_stride = 0};
+  const cuda::ByteMatrices input = {.data = gemm.input.data,
+                                    .columns = gemm.k,
+                                    .rows = gemm.m,
+                                    .batches = 1,
+                                    .row_stride = gemm.input.row_stride,
+                                    .batch_stride = 0};
+  if (!has_clusters(device.arch) || gemm.batch.size() != 1 || gemm.k == 0) return false;
+  boxed.rows = many_rows_args<Tile>(gemm);
+  return cuda::encode_tensor_map(weight, Tile::kWeights, boxed.weight, Tile::kPitch,
+                                 Tile::kBoxUnit) &&
+         cuda::encode_tensor_map(input, Tile::kInputs, boxed.input, cuda::kBoxBytes, 1);
 }
 
-template <class Tile>
-Status launch_many_rows_tile(const Gemm& gemm, const Device& device, Bound& bound) {
-  ManyRowsArgs args = many_rows_args<Tile>(gemm);
+template <class Tile, class Args>
+Status launch_many_rows_args(void (*kernel)(Args), Args& all, ManyRowsArgs& args,
+                             const Device& device, Bound& bound) {
   args.waits = bound.follows();
-  const int64_t gemms = gemm.batch.size();
+  const int64_t gemms = args.gemm.batch.size();
   const int64_t most = std::max<int64_t>((int64_t{1} << 30) / args.tiles, 1);
   for (int64_t first = 0; first < gemms; first += most) {
     args.first_gemm = first;
@@ -47,7 +65,7 @@ Status launch_many_rows_tile(const Gemm& gemm, const Device& device, Bound& boun
     grid.threads = dim3(Tile::kThreads);
     grid.dependent = args.waits && has_dependent_launches(device.arch);
     grid.shared_bytes = Tile::kSharedBytes;
-    PLANQ_TRY(cuda::launch(multiply_many_rows<Tile>, grid, args, bound));
+    PLANQ_TRY(cuda::launch(kernel, grid, all, bound));
   }
   return Status::success();
 }
@@ -55,12 +73,7 @@ Status launch_many_rows_tile(const Gemm& gemm, const Device& device, Bound& boun
 // Fewer rows are faster by the kernel for few.
 inline constexpr int64_t kLeastManyRows = 33;
 
-// Whether the spans of the weight's rows are all aligned.
-template <class B>
-bool is_aligned(const Gemm& gemm) {
-  return kHasAligned<B> && gemm.weight.row_stride % 16 == 0 &&
-         cuda::aligned_to(gemm.weight.data, 16);
-}
+// Whether a block has the shared memory.
 template <class Tile>
 bool fits(const Device& device) {
   return Tile::kSharedBytes <= static_cast<int64_t>(device.shared_memory_per_block);
@@ -68,26 +81,28 @@ bool fits(const Device& device) {
 
 template <class B>
 Status preload_many_rows(const Device& device) {
-  if constexpr (kHasAligned<B>)
-    if (fits<ManyRowsTile<B, true>>(device))
-      PLANQ_TRY((preload_many_rows_tile<ManyRowsTile<B, true>>()));
-  if (!fits<ManyRowsTile<B, false>>(device)) return Status::success();
-  return preload_many_rows_tile<ManyRowsTile<B, false>>();
+  using Boxed = ManyRowsTile<B, true>;
+  using Plain = ManyRowsTile<B, false>;
+  if (has_clusters(device.arch) && fits<Boxed>(device))
+    PLANQ_TRY(cuda::preload(multiply_many_boxed_rows<Boxed>, Boxed::kSharedBytes));
+  if (!fits<Plain>(device)) return Status::success();
+  return cuda::preload(multiply_many_rows<Plain>, Plain::kSharedBytes);
 }
 template <class B>
 bool takes_many_rows(const Gemm& gemm, const Device& device) {
-  if (gemm.m < kLeastManyRows) return false;
-  if constexpr (kHasAligned<B>)
-    if (is_aligned<B>(gemm)) return fits<ManyRowsTile<B, true>>(device);
-  return fits<ManyRowsTile<B, false>>(device);
+  return gemm.m >= kLeastManyRows && fits<ManyRowsTile<B, false>>(device);
 }
 template <class B>
 Status launch_many_rows(const Gemm& gemm, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
-  if constexpr (kHasAligned<B>)
-    if (is_aligned<B>(gemm))
-      return launch_many_rows_tile<ManyRowsTile<B, true>>(gemm, device, bound);
-  return launch_many_rows_tile<ManyRowsTile<B, false>>(gemm, device, bound);
+  using Boxed = ManyRowsTile<B, true>;
+  using Plain = ManyRowsTile<B, false>;
+  BoxedManyRowsArgs boxed;
+  if (fits<Boxed>(device) && box_args<Boxed>(gemm, device, boxed))
+    return launch_many_rows_args<Boxed>(multiply_many_boxed_rows<Boxed>, boxed, boxed.rows, device,
+                                        bound);
+  ManyRowsArgs args = many_rows_args<Plain>(gemm);
+  return launch_many_rows_args<Plain>(multiply_many_rows<Plain>, args, args, device, bound);
 }
 
 #define PLANQ_MANY_ROWS(type)                                                             \

@@ -36,8 +36,8 @@ void with_block(GgufType type, const Use& use) {
 
 // Types as numbers; operands in the order of the operator. `many`: by the kernel for many rows.
 extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, int type,
-                         const int* dtypes, bool many, int multiprocessors,
-                         const emulated::Given* given) {
+                         const int* dtypes, bool many, int multiprocessors, int arch,
+                         int shared_memory, const emulated::Given* given) {
   Fields fields;
   fields.input_shape = *input_shape;
   fields.weight_shape = *weight_shape;
@@ -56,7 +56,9 @@ extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, in
   Descriptor descriptor;
   descriptor.as<Fields>() = fields;
   Device device;
+  device.arch = arch;
   device.multiprocessors = multiprocessors;
+  device.shared_memory_per_block = shared_memory;
   const State state{};
   const linear::Gemm gemm = gemm_of({descriptor, device, state, Operands(views), {}});
   with_block(fields.type, [&](auto block) {

@@ -18,6 +18,8 @@ from support.emulation import emulated
 KINDS = ("q8_0", "q5_k", "q6_k", "q2_k")  # that the emulation has
 MOST = 200_000  # products: threads take turns
 MOST_RANK = 3  # of the operands that the emulation is given
+# Architectures, and bytes of shared memory of a block.
+GPUS = ((90, 227 << 10), (80, 163 << 10), (90, 227 << 10), (89, 99 << 10))
 TYPES = [member.value for member in planq.GgufType]
 DTYPES = [member.value for member in planq.DType]
 OPERANDS = ("input", "weight", "output", "input_scale", "bias", "residual")
@@ -65,6 +67,7 @@ def test_products_have_the_bits_of_the_reference(kernels: ctypes.CDLL, many: boo
             (ctypes.c_int * 6)(*(DTYPES.index(name) + 1 if name else 0 for name in dtypes)),
             many,
             1 + case.seed % 3,
+            *GPUS[case.seed // 4 % len(GPUS)],
             listed(OPERANDS, held),
         )
         assert_same(held, wanted, f"{case.id}, past={past}")

@@ -216,6 +216,24 @@ inline SharedAddress shared_address_of(const void* place) {
 inline float2 load_shared_pair(SharedAddress address) {
   return *reinterpret_cast<const float2*>(address);
 }
+// What is at an address in shared memory, which has to be aligned.
+template <class T>
+T at_shared(SharedAddress address) {
+  if (address % sizeof(T) != 0) std::abort();
+  return *reinterpret_cast<const T*>(address);
+}
+inline std::uint32_t read_shared_byte(SharedAddress from) { return at_shared<std::uint8_t>(from); }
+inline std::uint32_t read_shared_half(SharedAddress from) { return at_shared<std::uint16_t>(from); }
+inline std::uint32_t read_shared_word(SharedAddress from) { return at_shared<std::uint32_t>(from); }
+inline uint2 read_shared_words(SharedAddress from) { return at_shared<uint2>(from); }
+inline uint4 load_shared_vector(SharedAddress from) { return at_shared<uint4>(from); }
+inline const void* pointer_to_shared(SharedAddress address) {
+  return reinterpret_cast<const void*>(address);
+}
+inline void store_shared_float(SharedAddress address, float x) {
+  if (address % sizeof x != 0) std::abort();
+  *reinterpret_cast<float*>(address) = x;
+}
 inline void keep(std::uint32_t&) {}
 inline void keep(SharedAddress&) {}
 

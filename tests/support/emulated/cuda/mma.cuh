@@ -21,6 +21,10 @@ inline void end_copy_group() {}
 template <int kGroups>
 void wait_for_copy_groups() {}
 
+inline void store_shared(SharedAddress shared, uint2 words) {
+  if (shared % sizeof words != 0) std::abort();
+  std::memcpy(reinterpret_cast<void*>(shared), &words, sizeof words);
+}
 inline void store_shared(SharedAddress shared, const uint4& words) {
   store_kept(reinterpret_cast<void*>(shared), words);
 }
@@ -94,6 +98,14 @@ void multiply_onto(std::int32_t start, std::int32_t (&sums)[4], const std::uint3
   const int lane = static_cast<int>(emulated::Block::current().lane());
   for (int i = 0; i < 4; ++i)
     sums[i] = start + step.sum(lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+}
+
+template <bool kUnsignedA, unsigned kWords>
+void multiply_further(std::int32_t (&sums)[4], const std::uint32_t (&a)[kWords],
+                      const std::uint32_t (&b)[kWords / 2]) {
+  const CodeStep<kUnsignedA, kWords> step(a, b);
+  const int lane = static_cast<int>(emulated::Block::current().lane());
+  for (int i = 0; i < 4; ++i) sums[i] += step.sum(lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
 }
 
 template <class T>
