@@ -299,7 +299,9 @@ class Model:
     def _begin(self, step: Step, ids: Array, parts: Sequence[Part], rows: Sequence[slice]) -> None:
         """Embeddings and positions."""
         hidden = step.at["hidden"]
-        args = planq.GgufDequantizeArgs(input=self.weights["token_embd.weight"][ids], output=hidden)
+        args = planq.GgufDequantizeArgs(
+            input=self.weights["token_embd.weight"], index=ids, output=hidden
+        )
         self.plans["embedding"].run(self.stream, None, args)
         hidden *= np.float32(np.sqrt(self.sizes.hidden))
         step.at["residual"].fill(0)
@@ -412,6 +414,8 @@ class Model:
                 shape=(tokens, sizes.hidden),
                 type=BLOCKS[files.by_name["token_embd.weight"].dtype],
                 output_dtype="float32",
+                table_rows=sizes.vocabulary,
+                index_dtype="int64",
             ),
             "norm": norm,
             "codes of norm": replace(norm, residual_dtype="float32", **CODES),

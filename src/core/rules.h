@@ -58,7 +58,7 @@ struct RuleNode {
 // --- As they are written -------------------------------------------------------------------------
 
 // The most that the rules of an operand have together.
-inline constexpr int kRuleNodes = 80;
+inline constexpr int kRuleNodes = 96;
 
 enum class ScopePart : std::uint8_t { None, Kind, Axis, Size, Rows };
 

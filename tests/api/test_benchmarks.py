@@ -498,6 +498,21 @@ def test_blocks_of_files_are_finite_and_checked_with_torch_and_the_host(
     assert check(case, operands, [host_reference]).differing == 1
 
 
+@pytest.mark.parametrize("kind", ["q8_0", "q4_k"])
+def test_rows_of_blocks_are_checked_with_torch_and_the_host(kind: str) -> None:
+    fields = {"shape": (6, 512), "type": kind, "output_dtype": "bfloat16", "table_rows": 6}
+    case = case_of(made("gguf_dequantize", **fields))
+    workload = Workload(Stub(), case)
+    workload.measure()
+    operands = workload.sets[-1]
+    assert sorted(operands["index"].tolist()) == list(range(6))
+    found = check(case, operands, [host_reference, torch_reference])
+    assert (found.elements, found.differing) == (6 * 512, 0)
+    assert found.reference == "host_reference, torch_reference"
+    operands["output"].view(torch.uint8).view(-1)[-1] ^= 1
+    assert check(case, operands, [host_reference]).differing == 1
+
+
 @pytest.mark.parametrize("kind", ["q4_0", "q8_0", "q4_k", "q6_k"])
 def test_blocks_of_numbers_are_checked_with_torch_and_the_host(kind: str) -> None:
     case = case_of(made("gguf_quantize", shape=(6, 512), input_dtype="float32", type=kind))

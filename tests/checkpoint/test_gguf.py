@@ -455,6 +455,7 @@ def written(path: Path, tensors: dict[str, tuple[Array, str]]) -> None:
 
 # Of each kind of layout some; tests/ops/gguf has the values of all.
 OTHER_BLOCKS = ("Q4_1", "Q5_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "MXFP4", "TQ1_0")
+OTHER_BLOCKS += ("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -210,6 +210,7 @@ class Case:
             "norm": getattr(desc, "norm_weight_dtype", None) is not None,
             "transpose": getattr(desc, "transpose", False),
             "inverse": getattr(desc, "inverse", False),
+            "indexed": desc.operator == "gguf_dequantize" and desc.table_rows is not None,
             "vllm": getattr(desc, "convention", None) is planq.Convention.VLLM,
         }
         return "".join(f"_{name}" for name, holds in kinds.items() if holds)

@@ -95,7 +95,7 @@ def weight(desc: Any, blocks: torch.Tensor) -> torch.Tensor:
 
 
 class Dequantize:
-    """Blocks to numbers."""
+    """Blocks to numbers, all of them or rows by index."""
 
     def __init__(self, desc: Any) -> None:
         if desc.type.value not in _TYPES:
@@ -103,11 +103,18 @@ class Dequantize:
         self.desc = desc
         self.dtype = getattr(torch, desc.output_dtype.value)
 
-    def __call__(self, given: Operands) -> tuple[torch.Tensor]:
-        """The numbers, with the axes of the bytes."""
-        blocks = given["input"]
+    def __call__(self, given: Operands) -> tuple[torch.Tensor, ...]:
+        """The numbers, with the axes of the bytes; with an index also how many name no row."""
+        if "index" not in given:
+            return (self._numbers(given["input"]),)
+        index = given["index"]
+        outside = (index < 0) | (index >= len(given["input"]))
+        rows = self._numbers(given["input"][index.masked_fill(outside, 0)])
+        return rows.masked_fill(outside[..., None], 0), outside.sum().view(1)
+
+    def _numbers(self, blocks: Blocks) -> torch.Tensor:
         values = decoded(self.desc, blocks).values()
-        return (values.to(self.dtype).view(*blocks.shape[:-1], -1),)
+        return values.to(self.dtype).view(*blocks.shape[:-1], -1)
 
 
 def _chain(terms: torch.Tensor) -> torch.Tensor:

@@ -43,11 +43,11 @@ class GgufQuantizeDescriptor(Descriptor):
     Attributes:
         shape: Shape of ``input``. Extents before the last may be a ``Dim``.
         input_dtype: Element type of ``input``.
-        type: What the blocks are.
+        type: What the blocks are; none with a grid.
 
     Raises:
-        DescriptorError: A last axis that is no whole number of blocks, a shape without axes, or a
-            type that is not listed.
+        DescriptorError: A last axis that is no whole number of blocks, a shape without axes, a type
+            that is not listed, or one with a grid, whose points an importance matrix has to choose.
 
     Source:
         ggml's ``quantize_row_*_ref`` functions; of ``iq4_nl`` and ``iq4_xs``, ``quantize_iq4_nl``

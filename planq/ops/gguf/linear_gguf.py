@@ -26,7 +26,8 @@ class LinearGgufDescriptor(Descriptor):
         ``fl`` is one IEEE operation in float32, ``fma`` one fused operation. ``q``, ``E`` and ``C``
         are the code, the scale and the minimum of a weight, as :class:`GgufDequantizeDescriptor`
         has them; ``x`` are the codes of the input, ``d`` the scales of each 32 of them. Sub-blocks
-        are 16 neighbours in ``q2_k``, ``q3_k``, ``q6_k`` and ``nvfp4``, else 32.
+        are 16 neighbours in ``q2_k``, ``q3_k``, ``q6_k``, ``nvfp4``, ``iq2_xs``, ``iq2_s`` and
+        ``iq1_m``, else 32.
 
         ``I = sum of q * x`` over a sub-block, ``u = fl(d * fl(sum of x))``, exact sums. A span is
         256 neighbours of a row, or those that are left; its sum begins at ``a = +0``, and for each

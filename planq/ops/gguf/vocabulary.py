@@ -7,8 +7,8 @@ class GgufType(Vocabulary):
     """A type of blocks in GGUF files.
 
     A block is some neighbours of a row: 32 of ``Q4_0`` to ``Q8_1``, ``IQ4_NL`` and ``MXFP4``; 64 of
-    ``NVFP4`` and ``Q2_0``; 128 of ``Q1_0``; 256 of the others. docs/numerics/gguf.md says what the
-    bytes of each are.
+    ``NVFP4`` and ``Q2_0``; 128 of ``Q1_0``; 256 of the others. The last seven have grids, and no
+    quantizer without an importance matrix. docs/numerics/gguf.md says what the bytes of each are.
     """
 
     Q4_0 = "q4_0"
@@ -31,3 +31,10 @@ class GgufType(Vocabulary):
     TQ2_0 = "tq2_0"
     Q1_0 = "q1_0"
     Q2_0 = "q2_0"
+    IQ2_XXS = "iq2_xxs"
+    IQ2_XS = "iq2_xs"
+    IQ2_S = "iq2_s"
+    IQ3_XXS = "iq3_xxs"
+    IQ3_S = "iq3_s"
+    IQ1_S = "iq1_s"
+    IQ1_M = "iq1_m"

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "math/conversions.h"
+#include "ops/gguf/grids.h"
 #include "ops/gguf/vocabulary.h"
 
 namespace planq::gguf {
@@ -265,6 +266,126 @@ struct Block<GgufType::Q2_0> : Shaped<GgufType::Q2_0>, OneScale<0> {
   PLANQ_HD static int code(Bytes block, int e) { return two_bits(block[2 + e / 4], e % 4) - 1; }
 };
 
+// --- Types with grids ----------------------------------------------------------------------------
+
+// Types whose codes come eight at a time: eight() of the type has those from 8 i on, as signed
+// bytes, the first one lowest. kLargest: the largest magnitude of a code.
+template <class Own>
+struct EightCodes {
+  PLANQ_HD static int code(Bytes block, int e) {
+    return as_signed(static_cast<std::uint8_t>(Own::eight(block, e / 8) >> e % 8 * 8));
+  }
+};
+template <class B>
+concept HasEights = requires(Bytes block) { B::eight(block, 0); };
+
+// An odd factor of a scale, of its other bits.
+PLANQ_HD float times_odd(float scale, int bits) { return times(scale, 2 * bits + 1); }
+
+// Of 32 elements, four points, then 28 bits of signs and four of the scale.
+template <>
+struct Block<GgufType::Iq2Xxs> : Shaped<GgufType::Iq2Xxs>, EightCodes<Block<GgufType::Iq2Xxs>> {
+  static constexpr int kLargest = 43;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    const Bytes own = block + 2 + 8 * (i / 4);
+    const std::uint32_t signs = even_signs(word32(own + 4) >> 7 * (i % 4) & 127);
+    return with_eight_signs(iq2_xxs_point(own[i % 4]), signs);
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    return times_odd(half_at(block), nibble(block[9 + 8 * (e / 32)], 1)) * 0.125f;
+  }
+};
+
+template <>
+struct Block<GgufType::Iq2Xs> : Shaped<GgufType::Iq2Xs>, EightCodes<Block<GgufType::Iq2Xs>> {
+  static constexpr int kLargest = 43;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    const std::uint32_t own = word16(block + 2 + 2 * i);
+    return with_eight_signs(iq2_xs_point(static_cast<int>(own & 511)), even_signs(own >> 9));
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    return times_odd(half_at(block), nibble(block[66 + e / 32], e / 16 % 2)) * 0.125f;
+  }
+};
+
+template <>
+struct Block<GgufType::Iq2S> : Shaped<GgufType::Iq2S>, EightCodes<Block<GgufType::Iq2S>> {
+  static constexpr int kLargest = 43;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    const int point = block[2 + i] | two_bits(block[66 + i / 4], i % 4) << 8;
+    return with_eight_signs(iq2_s_point(point), block[34 + i]);
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    return times_odd(half_at(block), nibble(block[74 + e / 32], e / 16 % 2)) * 0.125f;
+  }
+};
+
+template <>
+struct Block<GgufType::Iq3Xxs> : Shaped<GgufType::Iq3Xxs>, EightCodes<Block<GgufType::Iq3Xxs>> {
+  static constexpr int kLargest = 62;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    const std::uint32_t signs = even_signs(word32(block + 66 + i / 4 * 4) >> 7 * (i % 4) & 127);
+    return with_eight_signs(
+        two_words(iq3_xxs_point(block[2 + 2 * i]), iq3_xxs_point(block[3 + 2 * i])), signs);
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    return times_odd(half_at(block), nibble(block[69 + 4 * (e / 32)], 1)) * 0.25f;
+  }
+};
+
+template <>
+struct Block<GgufType::Iq3S> : Shaped<GgufType::Iq3S>, EightCodes<Block<GgufType::Iq3S>> {
+  static constexpr int kLargest = 15;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    return with_eight_signs(two_words(point(block, 2 * i), point(block, 2 * i + 1)), block[74 + i]);
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    return times_odd(half_at(block), nibble(block[106 + e / 64], e / 32 % 2));
+  }
+
+ private:
+  PLANQ_HD static std::uint32_t point(Bytes block, int i) {
+    return iq3_s_point(block[2 + i] | bit(block[66 + i / 8], i % 8) << 8);
+  }
+};
+
+// Numbers of iq1 types are -1, 0 or 1, and an eighth above or below. So codes are eight times as
+// large.
+template <>
+struct Block<GgufType::Iq1S> : Shaped<GgufType::Iq1S>, EightCodes<Block<GgufType::Iq1S>> {
+  static constexpr int kLargest = 9;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    const int high = head(block, i / 4);
+    return iq1_eight(block[2 + i] | (high >> 3 * (i % 4) & 7) << 8, high < 0x8000);
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    return times_odd(half_at(block), head(block, e / 32) >> 12 & 7) * 0.125f;
+  }
+
+ private:
+  PLANQ_HD static int head(Bytes block, int j) {
+    return static_cast<int>(word16(block + 34 + 2 * j));
+  }
+};
+
+// The scale of the block is cut into four, which are the uppermost bits of words of scales.
+template <>
+struct Block<GgufType::Iq1M> : Shaped<GgufType::Iq1M>, EightCodes<Block<GgufType::Iq1M>> {
+  static constexpr int kLargest = 9;
+  PLANQ_HD static std::uint64_t eight(Bytes block, int i) {
+    const int high = nibble(block[32 + i / 2], i % 2);
+    return iq1_eight(block[i] | (high & 7) << 8, high < 8);
+  }
+  PLANQ_HD static float scale(Bytes block, int e) {
+    const Bytes s = block + 48;
+    const int bits = s[1] >> 4 | (s[3] & 0xF0) | (s[5] & 0xF0) << 4 | (s[7] & 0xF0) << 8;
+    const float whole = math::widened(math::Half{static_cast<std::uint16_t>(bits)});
+    const int j = e / 16;
+    const auto three = static_cast<int>(word16(s + j / 4 * 2) >> 3 * (j % 4) & 7);
+    return times_odd(whole, three) * 0.125f;
+  }
+};
+
 // --- Values --------------------------------------------------------------------------------------
 
 // In every type, neighbours of an aligned run of so many share their scale and their minimum.
@@ -282,6 +403,16 @@ struct Run {
   PLANQ_HD float value(Bytes block, int e) const {
     const float product = times(scale, B::code(block, e));
     return kHasMinimum ? product + minimum : product;
+  }
+  // Those of eight elements, the first of which is a multiple of eight.
+  PLANQ_HD void eight_values(Bytes block, int first, float (&values)[8]) const {
+    if constexpr (HasEights<B>) {
+      const std::uint64_t codes = B::eight(block, first / 8);
+      for (int i = 0; i < 8; ++i)
+        values[i] = times(scale, as_signed(static_cast<std::uint8_t>(codes >> 8 * i)));
+    } else {
+      for (int i = 0; i < 8; ++i) values[i] = value(block, first + i);
+    }
   }
 };
 

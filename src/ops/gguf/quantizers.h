@@ -468,4 +468,15 @@ struct Quantizer<GgufType::Q2_0> : OneScaleUnit<GgufType::Q2_0, 1> {
   }
 };
 
+// Calls use(Block<type>{}) for a type that has a quantizer, which descriptors make sure of.
+template <class Use>
+auto by_quantizer(GgufType type, const Use& use) {
+  return by_type(type, [&](auto block) -> decltype(use(Block<GgufType::Q4_0>{})) {
+    if constexpr (has_grid(decltype(block)::kType))
+      return {};
+    else
+      return use(block);
+  });
+}
+
 }  // namespace planq::gguf

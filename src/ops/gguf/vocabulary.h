@@ -16,7 +16,9 @@ namespace planq {
   _(Q4_K, "q4_k", 256, 144) _(Q5_K, "q5_k", 256, 176) _(Q6_K, "q6_k", 256, 210) \
   _(Iq4Nl, "iq4_nl", 32, 18) _(Iq4Xs, "iq4_xs", 256, 136) _(Mxfp4, "mxfp4", 32, 17) \
   _(Nvfp4, "nvfp4", 64, 36) _(Tq1_0, "tq1_0", 256, 54) _(Tq2_0, "tq2_0", 256, 66) \
-  _(Q1_0, "q1_0", 128, 18) _(Q2_0, "q2_0", 64, 18)
+  _(Q1_0, "q1_0", 128, 18) _(Q2_0, "q2_0", 64, 18) _(Iq2Xxs, "iq2_xxs", 256, 66) \
+  _(Iq2Xs, "iq2_xs", 256, 74) _(Iq2S, "iq2_s", 256, 82) _(Iq3Xxs, "iq3_xxs", 256, 98) \
+  _(Iq3S, "iq3_s", 256, 110) _(Iq1S, "iq1_s", 256, 50) _(Iq1M, "iq1_m", 256, 56)
 PLANQ_DEFINE(GgufType, PLANQ_GGUF_TYPE_NAMES)
 // clang-format on
 
@@ -33,11 +35,23 @@ inline constexpr int kBlockBytes[] = {PLANQ_GGUF_TYPE_NAMES(PLANQ_BYTES)};
 constexpr int elements_of(GgufType type) { return kBlockElements[static_cast<std::size_t>(type)]; }
 constexpr int bytes_of(GgufType type) { return kBlockBytes[static_cast<std::size_t>(type)]; }
 
+// Whether codes are points of a grid. Which of these is best, only an importance matrix tells.
+constexpr bool has_grid(GgufType type) { return type >= GgufType::Iq2Xxs; }
+
 // Neighbours whose products share a scale, at most 32.
 constexpr int sub_block_of(GgufType type) {
-  const bool is_half = type == GgufType::Q2_K || type == GgufType::Q3_K || type == GgufType::Q6_K ||
-                       type == GgufType::Nvfp4;
-  return is_half ? 16 : 32;
+  switch (type) {
+    case GgufType::Q2_K:
+    case GgufType::Q3_K:
+    case GgufType::Q6_K:
+    case GgufType::Nvfp4:
+    case GgufType::Iq2Xs:
+    case GgufType::Iq2S:
+    case GgufType::Iq1M:
+      return 16;
+    default:
+      return 32;
+  }
 }
 
 }  // namespace gguf

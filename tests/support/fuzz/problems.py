@@ -287,6 +287,15 @@ def whole_rows(_: Draw, problem: Any) -> Any:
     return replace(problem, shape=(*rows, -(-width // elements) * elements))
 
 
+def rows_of_whole_blocks(draw: Draw, problem: Any) -> Any:
+    """The same, whose rows may be named by an index, which then has a type."""
+    problem = whole_rows(draw, problem)
+    if len(problem.shape) == 1:
+        problem = replace(problem, table_rows=None)
+    dtype = draw.choice(("int32", "int64")) if problem.table_rows is not None else None
+    return replace(problem, index_dtype=dtype)
+
+
 def layer_of_whole_rows(_: Draw, problem: Any) -> Any:
     """A problem of `linear_gguf` whose terms are whole blocks of its type."""
     elements = problem.format.elements
@@ -307,7 +316,8 @@ TOGETHER = {
     "linear_4bit": whole_runs,
     "linear_mixed": whole_runs,
     "grouped_linear": of_one_kind,
-    **dict.fromkeys(("gguf_dequantize", "gguf_quantize"), whole_rows),
+    "gguf_quantize": whole_rows,
+    "gguf_dequantize": rows_of_whole_blocks,
     "linear_gguf": layer_of_whole_rows,
 }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planq.audit.ops.gguf.grids import grid
 from planq.audit.reference.formats import Array
 
 Decoded = tuple[Array, Array, Array | None]
@@ -219,6 +220,108 @@ def q2_0(block: Array) -> Decoded:
     return two(block[:, 2 + e // 4], e % 4) - 1, half(block, 0), None
 
 
+def odd(factor: Array) -> Array:
+    """What the bits of a scale multiply it by."""
+    return (2 * factor + 1).astype(np.float32)
+
+
+def repeated(scale: Array) -> Array:
+    """The scales of sub-blocks, for each of 256 elements."""
+    return np.repeat(scale, 256 // scale.shape[1], axis=1)
+
+
+def signed_points(name: str, code: Array, signs: Array) -> Array:
+    """The elements of points; bits of `signs` make eight neighbours each negative."""
+    numbers = grid(name)[code].reshape(len(code), 32, 8)
+    return (numbers * (1 - 2 * bit(signs[:, :, None], np.arange(8)))).reshape(-1, 256)
+
+
+def even(seven: Array) -> Array:
+    """Seven signs, and an eighth, which makes the number of negative ones even."""
+    ones = bit(seven[:, :, None], np.arange(7)).sum(axis=2)
+    return np.asarray((seven & 127) + 128 * (ones % 2))
+
+
+def words_of_four(block: Array, at: int, step: int) -> Array:
+    """A word of 32 bits for each 32 elements, of which `step` bytes hold something."""
+    own = block[:, at : at + 8 * step].reshape(len(block), 8, step)[:, :, step - 4 :]
+    return np.asarray((own << 8 * np.arange(4)).sum(axis=2))
+
+
+def sevens(own: Array) -> Array:
+    """The signs of 256 elements, out of words that have four times seven bits of them."""
+    return even((own[:, :, None] >> 7 * np.arange(4) & 127).reshape(-1, 32))
+
+
+def iq2_xxs(block: Array) -> Decoded:
+    """Points of eight, signs and scales in words of 32 bits."""
+    code = block[:, 2:].reshape(-1, 8, 8)[:, :, :4].reshape(-1, 32)
+    own = words_of_four(block, 2, 8)
+    scale = half(block, 0) * odd(own >> 28) / np.float32(8)
+    return signed_points("iq2_xxs", code, sevens(own)), repeated(scale), None
+
+
+def scale_nibbles(block: Array, at: int, count: int) -> Array:
+    """Scales of four bits, two in each byte."""
+    j = np.arange(count)
+    return nibble(block[:, at + j // 2], j % 2)
+
+
+def iq2_xs(block: Array) -> Decoded:
+    """Points of nine bits, with seven of signs; scales of four bits."""
+    own = block[:, 2:66:2] + 256 * block[:, 3:66:2]
+    scale = half(block, 0) * odd(scale_nibbles(block, 66, 16)) / np.float32(8)
+    return signed_points("iq2_xs", own & 511, even(own >> 9)), repeated(scale), None
+
+
+def iq2_s(block: Array) -> Decoded:
+    """Points of ten bits, two of them apart; all signs; scales of four bits."""
+    i = np.arange(32)
+    code = block[:, 2 + i] + 256 * two(block[:, 66 + i // 4], i % 4)
+    scale = half(block, 0) * odd(scale_nibbles(block, 74, 16)) / np.float32(8)
+    return signed_points("iq2_s", code, block[:, 34:66]), repeated(scale), None
+
+
+def iq3_xxs(block: Array) -> Decoded:
+    """Points of four elements; signs and scales in words of 32 bits."""
+    own = words_of_four(block, 66, 4)
+    scale = half(block, 0) * odd(own >> 28) / np.float32(4)
+    return signed_points("iq3_xxs", block[:, 2:66], sevens(own)), repeated(scale), None
+
+
+def iq3_s(block: Array) -> Decoded:
+    """Points of four elements and nine bits, one of them apart; all signs; scales of four bits."""
+    i = np.arange(64)
+    code = block[:, 2 + i] + 256 * bit(block[:, 66 + i // 8], i % 8)
+    scale = half(block, 0) * odd(scale_nibbles(block, 106, 8))
+    return signed_points("iq3_s", code, block[:, 74:106]), repeated(scale), None
+
+
+def raised_points(code: Array, below: Array) -> Array:
+    """The elements of points of eight, each 1 above eight times its number, or 1 below."""
+    return (grid("iq1")[code] + 1 - 2 * below[:, :, None]).reshape(-1, 256)
+
+
+def iq1_s(block: Array) -> Decoded:
+    """Points of eleven bits, three of them apart, with a bit of where they are."""
+    high = block[:, 34:50:2] + 256 * block[:, 35:50:2]
+    i = np.arange(32)
+    code = block[:, 2 + i] + 256 * (high[:, i // 4] >> 3 * (i % 4) & 7)
+    scale = half(block, 0) * odd(high >> 12 & 7) / np.float32(8)
+    return raised_points(code, (high >> 15)[:, i // 4]), repeated(scale), None
+
+
+def iq1_m(block: Array) -> Decoded:
+    """The same, but for each eight elements; the scale of the block is spread over four words."""
+    i, j = np.arange(32), np.arange(16)
+    high = nibble(block[:, 32 + i // 2], i % 2)
+    words = block[:, 48:56:2] + 256 * block[:, 49:56:2]
+    whole = ((words >> 12) << 4 * np.arange(4)).sum(axis=1, keepdims=True)
+    d = whole.astype(np.uint16).view(np.float16).astype(np.float32)
+    scale = d * odd(words[:, j // 4] >> 3 * (j % 4) & 7) / np.float32(8)
+    return raised_points(block[:, i] + 256 * (high & 7), high >> 3), repeated(scale), None
+
+
 @dataclass(frozen=True)
 class Format:
     """A type of blocks.
@@ -228,7 +331,8 @@ class Format:
         nbytes: Of a block.
         decode: Codes, scales and minima of blocks.
         scales: Where in a block its own scales begin, those of scales among them.
-        scale: What number each of them is.
+        scale: What number each of them is. Of "quarters", each four bits of a float16 are the upper
+            half of every second byte.
     """
 
     elements: int
@@ -259,4 +363,11 @@ FORMATS = {
     "tq2_0": Format(256, 66, tq2_0, (64,)),
     "q1_0": Format(128, 18, q1_0),
     "q2_0": Format(64, 18, q2_0),
+    "iq2_xxs": Format(256, 66, iq2_xxs),
+    "iq2_xs": Format(256, 74, iq2_xs),
+    "iq2_s": Format(256, 82, iq2_s),
+    "iq3_xxs": Format(256, 98, iq3_xxs),
+    "iq3_s": Format(256, 110, iq3_s),
+    "iq1_s": Format(256, 50, iq1_s),
+    "iq1_m": Format(256, 56, iq1_m, (48,), "quarters"),
 }

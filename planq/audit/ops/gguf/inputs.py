@@ -32,7 +32,10 @@ NEAR: dict[str, tuple[int, ...]] = {
     "exponent": tuple(range(120, 131)),
     "ue4m3": tuple(range(0x28, 0x40)),
 }
-SCALES = {"near": NEAR, "extreme": EXTREME, "nonfinite": NONFINITE}
+SCALES = {
+    data: numbers | {"quarters": numbers["float16"]}
+    for data, numbers in (("near", NEAR), ("extreme", EXTREME), ("nonfinite", NONFINITE))
+}
 NBYTES = {"float16": 2, "float32": 4, "exponent": 1, "ue4m3": 1}
 
 
@@ -46,6 +49,11 @@ def rescaled(form: Format, blocks: Array, scales: tuple[int, ...], seed: int) ->
     places = hashed(seed, len(blocks) * len(form.scales)) % np.uint64(len(scales))
     chosen = np.array(scales, "<u4")[places].reshape(len(blocks), len(form.scales))
     own = blocks.copy()
+    if form.scale == "quarters":
+        for i, quarter in itertools.product(range(len(form.scales)), range(4)):
+            at = form.scales[i] + 2 * quarter + 1
+            own[:, at] = own[:, at] & 15 | (chosen[:, i] >> 4 * quarter & 15) << 4
+        return own
     for i, byte in itertools.product(range(len(form.scales)), range(NBYTES[form.scale])):
         own[:, form.scales[i] + byte] = chosen[:, i] >> 8 * byte & 255
     return own
@@ -54,6 +62,10 @@ def rescaled(form: Format, blocks: Array, scales: tuple[int, ...], seed: int) ->
 def finite(form: Format, blocks: Array) -> Array:
     """The blocks with a smaller exponent where a scale was infinite or NaN."""
     own = blocks.copy()
+    if form.scale == "quarters":
+        for at in form.scales:
+            full = (own[:, at + 7] & 0x70 == 0x70) & (own[:, at + 5] & 0xC0 == 0xC0)
+            own[full, at + 7] &= 0xBF
     low, high = {"float16": (0, 0x7C), "float32": (0x80, 0x7F)}.get(form.scale, (0, 0))
     for at in form.scales if high else ():
         last = at + NBYTES[form.scale] - 1

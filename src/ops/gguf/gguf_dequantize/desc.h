@@ -1,5 +1,8 @@
-// gguf_dequantize: the blocks of a tensor in a GGUF file to floats.
+// gguf_dequantize: the blocks of a tensor in a GGUF file to floats; all of them, or rows by index.
+// How many indices name no row may be counted.
 #pragma once
+
+#include <cstdint>
 
 #include "core/operands.h"
 #include "core/registry.h"
@@ -13,19 +16,30 @@ struct Fields {
   Shape shape;  // of the output
   GgufType type = GgufType::Q4_0;
   DType output_dtype = DType::Unset;
+  std::int64_t table_rows = 0;  // 0: there is no index
+  DType index_dtype = DType::Unset;
+
+  bool has_index() const { return table_rows > 0; }
 };
 
 inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, shape).required(),
     PLANQ_FIELD(Fields, type).required(),
     PLANQ_FIELD(Fields, output_dtype).required(),
+    PLANQ_FIELD(Fields, table_rows).count(),
+    PLANQ_FIELD(Fields, index_dtype).from("index.dtype"),
 };
 
 // Positions in Operands.
-enum Operand : int { kInput, kOutput };
-inline constexpr auto kOperands =
-    operands(kFields, {{"input", Role::Input, DType::UInt8, gguf::kShapeOfBlocks},
-                       {"output", Role::Output, "output_dtype", "shape"}});
+enum Operand : int { kInput, kOutput, kIndex, kInvalid };
+inline constexpr Rule kInputShape =
+    with_axis(when(is_set("table_rows"), axes("table_rows", last_of("shape")), "shape"), -1,
+              gguf::bytes_of_row("shape"));
+inline constexpr auto kOperands = operands(
+    kFields, {{"input", Role::Input, DType::UInt8, kInputShape},
+              {"output", Role::Output, "output_dtype", "shape"},
+              {"index", Role::Input, "index_dtype", leading("shape"), is_set("table_rows")},
+              tensor("invalid", Role::Output, DType::Int64, 1, is_set("table_rows")).optional()});
 
 // All kernels promise the same.
 inline constexpr Guarantee kGuarantee = {

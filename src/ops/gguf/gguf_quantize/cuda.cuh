@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 Status prepare(const Descriptor& descriptor, const Device&, State&) {
-  return gguf::by_type(descriptor.as<Fields>().type, [](auto type) {
+  return gguf::by_quantizer(descriptor.as<Fields>().type, [](auto type) {
     return cuda::preload(quantize_blocks<decltype(type)::kType>);
   });
 }
@@ -130,7 +130,7 @@ Status bind(const Call& call, Bound& bound) {
   const gguf::BlockRows rows(f.shape, f.type, call.operands[kOutput], call.operands[kInput]);
   const int64_t count = rows.space.size();
   if (count * rows.blocks == 0) return Status::success();
-  return gguf::by_type(f.type, [&](auto type) {
+  return gguf::by_quantizer(f.type, [&](auto type) {
     constexpr GgufType kType = decltype(type)::kType;
     const int64_t tiles = cuda::ceil_div(rows.blocks, Tile<kType>::kBlocks);
     const QuantizeArgs args = {rows, tiles, static_cast<const Element*>(call.operands[kInput].data),

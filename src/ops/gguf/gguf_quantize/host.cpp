@@ -51,7 +51,7 @@ Status compute(const Call& call, const Stream& stream) {
   const auto* const input = static_cast<const T*>(call.operands[kInput].data);
   auto* const output = static_cast<std::uint8_t*>(call.operands[kOutput].data);
   const int elements = gguf::elements_of(f.type), bytes = gguf::bytes_of(f.type);
-  const Quantize quantize = gguf::by_type(
+  const Quantize quantize = gguf::by_quantizer(
       f.type, [](auto type) { return quantize_function<T, decltype(type)::kType>(); });
   host::parallel_for(stream.threads, rows.space.size() * rows.blocks, kGrain / elements,
                      [&](int64_t first, int64_t last) {

@@ -21,8 +21,7 @@ struct WeightSpan {
       const gguf::Run<B> run(block, at);
       scale[e / B::kSubBlock] = run.scale;
       minimum[e / B::kSubBlock] = run.minimum;
-      for (int i = 0; i < B::kSubBlock; ++i)
-        codes[e + i] = static_cast<std::int8_t>(B::code(block, at + i));
+      unpack(block, at, codes + e);
     }
   }
 
@@ -37,6 +36,20 @@ struct WeightSpan {
       if constexpr (gguf::Run<B>::kHasMinimum) a = math::fused(minimum[i], input.sum[i], a);
     }
     return a;
+  }
+
+ private:
+  // The codes of the sub-block whose first element is `at`.
+  static void unpack(gguf::Bytes block, int at, std::int8_t* to) {
+    if constexpr (gguf::HasEights<B>) {
+      for (int i = 0; i < B::kSubBlock; i += 8) {
+        const std::uint64_t eight = B::eight(block, (at + i) / 8);
+        std::memcpy(to + i, &eight, sizeof eight);
+      }
+    } else {
+      for (int i = 0; i < B::kSubBlock; ++i)
+        to[i] = static_cast<std::int8_t>(B::code(block, at + i));
+    }
   }
 };
 

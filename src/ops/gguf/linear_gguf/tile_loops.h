@@ -148,6 +148,28 @@ void unpack_tile(Rows& rows, int terms, int tile, Panel& panel) {
   }
 }
 
+// The same of a type with a grid, row by row.
+template <gguf::HasEights B>
+void unpack_tile(Rows& rows, int, int tile, Panel& panel) {
+  static_assert(B::kElements == kSpan);
+  constexpr std::uint64_t kSigns = 0x8080808080808080u, kOnes = 0x0101010101010101u;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const gguf::Bytes block = rows.row(lane % 4, lane / 4);
+    for (int i = 0; i < kSpan / 8; ++i) {
+      // Of -kLargest to kLargest in each byte, none carries anything over.
+      const std::uint64_t eight =
+          (B::eight(block, i) ^ kSigns) - kOnes * (128 - Unpack<B>::kOffset);
+      const std::uint32_t words[] = {static_cast<std::uint32_t>(eight),
+                                     static_cast<std::uint32_t>(eight >> 32)};
+      for (int word = 0; word < 2; ++word)
+        std::memcpy(&panel.codes[tile][2 * i + word][4 * lane], &words[word], 4);
+    }
+    for (int j = 0; j < kSpan / B::kSubBlock; ++j)
+      panel.scale[tile][j][lane] = B::scale(block, j * B::kSubBlock);
+  }
+  rows.template advance<B::kBytes>();
+}
+
 // Adds the chains of kRows rows of the input with a panel to their sums.
 template <int kSubBlock, bool kHasMinimum, int kLargest, int kRows>
 void add_rows(const Panel& panel, int terms, const InputSpan* input, float* sums) {
@@ -251,7 +273,9 @@ void sums_of_rows(const Gemm& p, const Block& b, float* sums) {
 // The sums of a product of at least four columns.
 template <class B>
 void vector_sums(const Gemm& p, const Block& b, float* sums) {
-  if (b.rows > 1) {
+  if constexpr (gguf::HasEights<B>) {
+    sums_of_rows<B>(p, b, sums);
+  } else if (b.rows > 1) {
     sums_of_rows<B>(p, b, sums);
   } else {
     for (int64_t column = 0; column < b.columns; column += kLanes)

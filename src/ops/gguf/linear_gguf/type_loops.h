@@ -145,6 +145,15 @@ inline constexpr Table kE2M1Table = table_of(gguf::twice_e2m1, 12);
 template <class B>
 struct Unpack;
 
+// Of types with grids, whose codes are looked up row by row: see tile_loops.h.
+template <gguf::HasEights B>
+struct Unpack<B> {
+  static constexpr int kOffset = B::kLargest, kLargest = 2 * B::kLargest;
+  struct Scales {
+    static constexpr bool kHasMinimum = false;
+  };
+};
+
 template <>
 struct Unpack<gguf::Block<GgufType::Q4_0>> : Nibbles<Layout<1, 1, 2, 8, 15>, 2> {
   using Scales = OneScale;

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import planq
+from planq.audit.ops.gguf.grids import GRIDS, grid
 from planq.audit.reference import inputs
 from planq.audit.reference.formats import STORAGE, Array
 
@@ -33,9 +34,18 @@ BLOCKS = {
     "tq2_0": (256, 66),
     "q1_0": (128, 18),
     "q2_0": (64, 18),
+    "iq2_xxs": (256, 66),
+    "iq2_xs": (256, 74),
+    "iq2_s": (256, 82),
+    "iq3_xxs": (256, 98),
+    "iq3_s": (256, 110),
+    "iq1_s": (256, 50),
+    "iq1_m": (256, 56),
 }
-# Where blocks have float16 numbers.
+# Where blocks have float16 numbers; of iq1_m, the upper half of the last byte has the exponent, and
+# that of the byte two before the rest of it.
 HALVES = {
+    **dict.fromkeys(("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s"), (0,)),
     **dict.fromkeys(("q4_0", "q5_0", "q8_0", "iq4_nl", "iq4_xs", "q1_0", "q2_0", "q8_1"), (0,)),
     **dict.fromkeys(("q4_1", "q5_1", "q4_k", "q5_k"), (0, 2)),
     "q2_k": (80, 82),
@@ -56,6 +66,9 @@ def random_blocks(kind: str, count: int) -> Array:
     for at in HALVES.get(kind, ()):
         infinite = blocks[:, at + 1] & 0x7C == 0x7C
         blocks[infinite, at + 1] ^= 0x40
+    if kind == "iq1_m":
+        infinite = (blocks[:, 55] & 0x70 == 0x70) & (blocks[:, 53] & 0xC0 == 0xC0)
+        blocks[infinite, 55] ^= 0x40
     return blocks
 
 
@@ -92,6 +105,36 @@ def test_values_are_those_of_the_package(kind: str) -> None:
     assert not np.isnan(wanted).any()
     found = dequantized(blocks, kind)
     assert found.tobytes() == wanted.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_every_point_of_a_grid_is_that_of_the_package(kind: str) -> None:
+    """In order: the set that planq has is the published one."""
+    known = getattr(gguf.quants, kind.upper())
+    known.init_grid()
+    own = grid("iq1" if kind.startswith("iq1") else kind)
+    scale = 8 if kind.startswith("iq1") else 1
+    assert (own == scale * known.grid.reshape(own.shape)).all()
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_scales_without_a_number_are_of_their_class(kind: str) -> None:
+    """Infinite ones keep the signs of codes, NaN is the canonical one."""
+    blocks = random_blocks(kind, 64)
+    places = [(at, 4 * i) for i, at in enumerate((49, 51, 53, 55))]
+    for bits in (0x7C00, 0xFC00, 0x7E00, 0xFFFF):
+        if kind == "iq1_m":
+            for at, shift in places:
+                blocks[:, at] = blocks[:, at] & 15 | (bits >> shift & 15) << 4
+        else:
+            blocks[:, :2] = np.array([bits], "<u2").view(np.uint8)
+        with np.errstate(all="ignore"):
+            wanted = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[kind.upper()])
+        found = dequantized(blocks, kind)
+        nan = np.isnan(wanted)
+        assert nan.all() == (bits & 0x3FF != 0)
+        assert (found[~nan] == wanted[~nan]).all()
+        assert (found.view(np.uint32)[nan] == 0x7FC00000).all()
 
 
 def test_blocks_of_8_bits_are_products() -> None:
@@ -173,6 +216,57 @@ def test_one_plan_takes_every_number_of_rows() -> None:
         assert made["output"].tobytes() == wanted.tobytes()
 
 
+def rows_by_index(
+    blocks: Array, kind: str, index: Array, invalid: Array | None = None, rows: Any = None
+) -> Array:
+    """Rows of blocks as float32; `rows`: a Dim for the extent of the index."""
+    elements, nbytes = BLOCKS[kind]
+    width = blocks.shape[1] // nbytes * elements
+    desc = planq.GgufDequantizeDescriptor(
+        shape=(rows, width) if rows else (*index.shape, width),
+        type=kind,
+        output_dtype="float32",
+        table_rows=len(blocks),
+        index_dtype=index.dtype.name,
+    )
+    output = np.full((*index.shape, width), np.nan, np.float32)
+    args = planq.GgufDequantizeArgs(input=blocks, output=output, index=index, invalid=invalid)
+    planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
+    return output
+
+
+@pytest.mark.parametrize("index_dtype", ["int32", "int64"])
+@pytest.mark.parametrize("kind", ["q8_0", "q6_k", "iq2_s"])
+def test_rows_by_index_are_those_of_the_whole(kind: str, index_dtype: str) -> None:
+    """Twice, backwards, out of rows that are apart; and +0 where there is none."""
+    nbytes = BLOCKS[kind][1]
+    room = np.zeros((9, 3 * nbytes + 5), np.uint8)
+    blocks = room[::-1, 1 : 1 + 3 * nbytes]
+    blocks[...] = random_blocks(kind, 27).reshape(9, -1)
+    whole = dequantized(blocks, kind)
+    index = np.array([[8, 0, 0], [-1, 9, 5], [2**31 - 1, -(2**31), 1]], index_dtype)
+    named = (index >= 0) & (index < 9)
+    wanted = np.where(named[..., None], whole[np.where(named, index, 0)], np.float32(0))
+    invalid = np.full(1, 77, np.int64)
+    assert rows_by_index(blocks, kind, index, invalid).tobytes() == wanted.tobytes()
+    assert invalid.tolist() == [4]
+    assert rows_by_index(blocks, kind, index).tobytes() == wanted.tobytes()
+    strided = np.repeat(index, 2, axis=0)[::2]
+    assert rows_by_index(blocks, kind, strided).tobytes() == wanted.tobytes()
+
+
+def test_one_plan_takes_every_number_of_indices() -> None:
+    """A Dim of the output's shape; far beyond 32 bits no index names a row."""
+    tokens = planq.Dim("tokens", max=9)
+    blocks = random_blocks("q4_0", 20).reshape(10, 36)
+    whole = dequantized(blocks, "q4_0")
+    index = np.array([3, 2**32 + 3, 9, -(2**63), 0], np.int64)
+    wanted = np.stack([whole[3], whole[3] * 0, whole[9], whole[9] * 0, whole[0]])
+    found = rows_by_index(blocks, "q4_0", index, rows=tokens)
+    assert found.tolist() == wanted.tolist()
+    assert rows_by_index(blocks, "q4_0", index[:0], np.ones(1, np.int64), tokens).size == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "text"),
     [
@@ -182,7 +276,12 @@ def test_one_plan_takes_every_number_of_rows() -> None:
         ({"shape": (2, planq.Dim("m", max=64))}, "shape", "expected an integer for the last axis"),
         ({"output_dtype": "float64"}, "output_dtype", "float64"),
         ({"output_dtype": "int8"}, "output_dtype", "int8"),
-        ({"type": "iq2_xxs"}, "type", "iq2_xxs"),
+        ({"type": "iq2_m"}, "type", "iq2_m"),
+        ({"index_dtype": "int64"}, "index_dtype", "only rows by index have it, got int64"),
+        ({"table_rows": 3, "index_dtype": "uint8"}, "index_dtype", "uint8"),
+        ({"table_rows": 0}, "table_rows", "0"),
+        ({"table_rows": 3, "shape": (64,)}, "shape", "expected 2 to 8 axes, got 1"),
+        ({"table_rows": 2**62}, "table_rows", "more than 2^60 elements"),
     ],
 )
 def test_descriptors_that_are_refused(changes: dict[str, Any], field: str, text: str) -> None:
@@ -207,3 +306,40 @@ def test_bytes_that_do_not_fit_are_named_and_nothing_is_written(other: Array) ->
             planq.HOST, None, planq.GgufDequantizeArgs(input=other, output=output)
         )
     assert (output == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("index", None),
+        ("index", np.zeros(3, np.int64)),
+        ("index", np.zeros(2, np.int32)),
+        ("input", np.zeros((4, 72), np.uint8)),
+        ("invalid", np.zeros(1, np.int32)),
+        ("invalid", np.zeros(2, np.int64)),
+    ],
+)
+def test_operands_of_rows_by_index_that_do_not_fit_are_named(name: str, other: Any) -> None:
+    """Before anything runs."""
+    desc = planq.GgufDequantizeDescriptor(
+        shape=(2, 64), type="q4_0", output_dtype="float32", table_rows=5
+    )
+    assert desc.index_dtype is planq.DType.INT64
+    given = {"input": np.zeros((5, 36), np.uint8), "index": np.zeros(2, np.int64)}
+    output = np.full((2, 64), 7, np.float32)
+    args = planq.GgufDequantizeArgs(**(given | {name: other}), output=output)
+    with pytest.raises(planq.ArgumentError, match=rf"^{name}: "):
+        planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)
+    assert (output == 7).all()
+
+
+def test_an_index_that_nothing_asks_for_is_refused() -> None:
+    """Of all rows."""
+    desc = planq.GgufDequantizeDescriptor(shape=(2, 64), type="q4_0", output_dtype="float32")
+    args = planq.GgufDequantizeArgs(
+        input=np.zeros((2, 36), np.uint8),
+        output=np.zeros((2, 64), np.float32),
+        index=np.zeros(2, np.int64),
+    )
+    with pytest.raises(planq.ArgumentError, match=r"^index: "):
+        planq.Plan.select(planq.HOST, desc).run(planq.HOST, None, args)

@@ -10,6 +10,7 @@ import pytest
 import planq
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.gguf.gguf_quantize import cases
+from planq.audit.ops.gguf.gguf_quantize.reference import QUANTIZERS
 from support.emulated_operands import assert_same, held_by, listed, shape_of
 from support.emulation import emulated
 
@@ -31,7 +32,7 @@ def test_bytes_are_those_of_the_reference(kernels: ctypes.CDLL, past: int) -> No
     every = (*cases.cases(), *cases.empty_cases())
     chosen = [c for c in every if c.problem.input_dtype == "bfloat16" and c.size <= MOST]
     chosen = [c for c in chosen if len(c.problem.shape) <= MOST_RANK]
-    assert {case.problem.type for case in chosen} == set(TYPES)
+    assert {case.problem.type for case in chosen} == set(QUANTIZERS)
     for case in chosen:
         problem, wanted = case.problem, expected(case)
         held = held_by(inputs_of(case), wanted, past, backwards=case.seed % 3 == 0)

@@ -9,6 +9,7 @@ import pytest
 
 import planq
 from planq.audit.ops.gguf.blocks import FORMATS
+from planq.audit.ops.gguf.grids import GRIDS
 from planq.audit.reference import inputs
 from planq.audit.reference.formats import Array
 
@@ -51,15 +52,16 @@ def restored(blocks: Array, kind: str, shape: tuple[int, ...]) -> Array:
 
 def test_every_type_has_its_bytes() -> None:
     """So many for each block."""
-    assert {member.value for member in planq.GgufType} == FORMATS.keys() == ZEROS.keys()
-    for kind, form in FORMATS.items():
+    assert {member.value for member in planq.GgufType} == FORMATS.keys() == {*ZEROS, *GRIDS}
+    for kind in ZEROS:
+        form = FORMATS[kind]
         shape = (3, 2 * form.elements)
         desc = planq.GgufQuantizeDescriptor(shape=shape, input_dtype="float16", type=kind)
         assert desc.operands()["output"].shape == (3, 2 * form.nbytes)
         assert desc.operands()["output"].dtype is planq.DType.UINT8
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ZEROS)
 def test_zeros_of_both_signs_are_blocks_of_zeros(kind: str) -> None:
     """With these bytes, which are 0 again."""
     x = np.zeros((2, FORMATS[kind].elements), np.float32)
@@ -126,7 +128,7 @@ def test_nan_among_numbers_is_like_zero(kind: str) -> None:
 
 
 @pytest.mark.parametrize("input_dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", ZEROS)
 def test_shorter_floats_have_the_bytes_of_the_same_numbers(kind: str, input_dtype: str) -> None:
     """In float32, infinities and NaN among them."""
     x = inputs.make("mixed", (5, 2 * FORMATS[kind].elements), input_dtype, 4)
@@ -186,7 +188,8 @@ def test_one_plan_takes_every_number_of_rows() -> None:
         ({"shape": (2, planq.Dim("m", max=64))}, "shape", "expected an integer for the last axis"),
         ({"input_dtype": "float64"}, "input_dtype", "float64"),
         ({"input_dtype": "uint8"}, "input_dtype", "uint8"),
-        ({"type": "iq2_xxs"}, "type", "iq2_xxs"),
+        ({"type": "iq2_m"}, "type", "iq2_m"),
+        *(({"type": kind}, "type", f"{kind} needs an importance matrix") for kind in GRIDS),
     ],
 )
 def test_descriptors_that_are_refused(changes: dict[str, Any], field: str, text: str) -> None:

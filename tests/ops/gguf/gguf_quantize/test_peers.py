@@ -10,7 +10,7 @@ import planq
 from ops.gguf.gguf_quantize import ggml
 from planq.audit.ops.gguf.blocks import FORMATS
 from planq.audit.ops.gguf.gguf_quantize.hostile import ORDINARY, values
-from planq.audit.ops.gguf.gguf_quantize.reference import blocks_of
+from planq.audit.ops.gguf.gguf_quantize.reference import QUANTIZERS, blocks_of
 from planq.audit.reference.formats import Array
 
 PACKAGED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "tq1_0", "tq2_0")
@@ -32,7 +32,7 @@ def ordinary(kind: str, each: int) -> Array:
     return values(ORDINARY, each, elements, 77).reshape(-1, elements).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", QUANTIZERS)
 def test_bytes_are_those_of_ggml(kind: str) -> None:
     """Of its C, on 1280 blocks; the searches, too."""
     x = ordinary(kind, EACH)

@@ -27,6 +27,12 @@ void with_block(GgufType type, const Use& use) {
       return use(gguf::Block<GgufType::Q6_K>{});
     case GgufType::Q2_K:
       return use(gguf::Block<GgufType::Q2_K>{});
+    case GgufType::Iq2Xs:
+      return use(gguf::Block<GgufType::Iq2Xs>{});
+    case GgufType::Iq3S:
+      return use(gguf::Block<GgufType::Iq3S>{});
+    case GgufType::Iq1M:
+      return use(gguf::Block<GgufType::Iq1M>{});
     default:
       std::abort();
   }

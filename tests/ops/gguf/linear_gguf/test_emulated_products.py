@@ -15,7 +15,7 @@ from planq.audit.ops.linear.products import Case
 from support.emulated_operands import assert_same, held_by, listed, shape_of
 from support.emulation import emulated
 
-KINDS = ("q8_0", "q5_k", "q6_k", "q2_k")  # that the emulation has
+KINDS = ("q8_0", "q5_k", "q6_k", "q2_k", "iq2_xs", "iq3_s", "iq1_m")  # that the emulation has
 MOST = 200_000  # products: threads take turns
 MOST_RANK = 3  # of the operands that the emulation is given
 # Architectures, and bytes of shared memory of a block.

@@ -233,7 +233,7 @@ FAULTS = {
     "integers": ("output_dtype", {"output_dtype": "int32"}, "int32"),
     "a bias of codes": ("bias_dtype", {"bias_dtype": "int8"}, "int8"),
     "a type that files lack": ("type", {"type": "q8_k"}, "q8_k"),
-    "an unknown type": ("type", {"type": "iq2_xxs"}, "iq2_xxs"),
+    "an unknown type": ("type", {"type": "iq2_m"}, "iq2_m"),
     "terms that vary": ("input_shape", {"input_shape": (3, planq.Dim("k", max=64))}, "last axis"),
 }
 

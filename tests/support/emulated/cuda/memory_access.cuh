@@ -276,6 +276,10 @@ inline void store_kept(void* address, const uint4& vector) {
   std::memcpy(address, &vector, sizeof vector);
 }
 
+// Copies are over at once.
+inline void copy_once(void* shared, const void* address) { store_kept(shared, load_once(address)); }
+inline void wait_for_copies() {}
+
 inline void store_vector(void* address, const uint4& vector) { store_kept(address, vector); }
 
 }  // namespace planq::cuda

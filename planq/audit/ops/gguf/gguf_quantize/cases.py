@@ -10,7 +10,7 @@ from functools import cache
 from planq.audit.ops.elementwise.elements import TYPES, ElementCase
 from planq.audit.ops.gguf.blocks import FORMATS
 from planq.audit.ops.gguf.gguf_quantize.hostile import hostile
-from planq.audit.ops.gguf.gguf_quantize.reference import Problem, gguf_quantize
+from planq.audit.ops.gguf.gguf_quantize.reference import QUANTIZERS, Problem, gguf_quantize
 from planq.audit.ops.gguf.shapes import EMPTY, shape_of
 from planq.audit.reference import inputs
 from planq.audit.reference.formats import Arrays
@@ -47,7 +47,7 @@ def cases() -> tuple[Case, ...]:
     """Every type of every input, hostile and of two other kinds."""
     found: list[Case] = []
     others = DATA[1:]
-    for turn, (kind, given) in enumerate(itertools.product(FORMATS, TYPES)):
+    for turn, (kind, given) in enumerate(itertools.product(QUANTIZERS, TYPES)):
         for data in ("hostile", others[turn % 7], others[(turn + 3) % 7]):
             shape = shape_of(len(found), FORMATS[kind].elements)
             found.append(Case(Problem(shape, given, kind), data, len(found)))
@@ -59,5 +59,5 @@ def empty_cases() -> tuple[Case, ...]:
     """No rows, and rows without blocks."""
     return tuple(
         Case(Problem(EMPTY[place % len(EMPTY)], TYPES[place % len(TYPES)], kind))
-        for place, kind in enumerate(FORMATS)
+        for place, kind in enumerate(QUANTIZERS)
     )

@@ -7,6 +7,7 @@ from functools import cache
 
 from planq.audit.ops.elementwise.elements import TYPES
 from planq.audit.ops.gguf.blocks import FORMATS
+from planq.audit.ops.gguf.grids import GRIDS
 from planq.audit.ops.gguf.linear_gguf.reference import LinearGgufProblem
 from planq.audit.ops.linear.coded_places import OPTIONAL
 from planq.audit.ops.linear.products import KINDS, Case
@@ -14,6 +15,7 @@ from planq.audit.reference.inputs import Chooser
 
 Extents = tuple[int, ...]
 KNOWN = tuple(kind for kind in FORMATS if kind not in ("q8_1", "q8_k"))  # the others are no weights
+PLAIN = tuple(kind for kind in KNOWN if kind not in GRIDS)
 # Leading axes of the input, and (m, n): of few tokens, and of many.
 FEW: tuple[tuple[Extents, Extents], ...] = (
     ((), (1, 37)),
@@ -91,7 +93,7 @@ def empty_cases() -> tuple[Case, ...]:
     made: list[Case] = []
     for (outer, (m, n, blocks)), dtype in itertools.product(EMPTY, ("int8", *TYPES)):
         seed = len(made)
-        kind = KNOWN[seed % len(KNOWN)]
+        kind = PLAIN[seed % len(PLAIN)]
         k = blocks * FORMATS[kind].elements
         dtypes = (dtype, TYPES[seed % 3])
         problem = problem_of(kind, (outer, (m, n)), k, dtypes, Chooser(seed))

@@ -18,7 +18,8 @@ from planq.audit.reference.inputs import make
 
 STEP = 32  # activations that share a scale
 SPAN = 256  # elements of a sum of its own
-HALVES = ("q2_k", "q3_k", "q6_k", "nvfp4")  # types with a scale for each 16 elements
+# Types with a scale for each 16 elements.
+HALVES = ("q2_k", "q3_k", "q6_k", "nvfp4", "iq2_xs", "iq2_s", "iq1_m")
 # What blocks of a kind may hold.
 BLOCKS = {
     "any": ("near", "near", "near", "finite"),
