@@ -9,10 +9,13 @@ machine.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,14 +23,16 @@ import planq
 from gemma3_attention import EXP, Cache, attend, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from planq.checkpoint import GgufFiles
-    from planq.checkpoint.files import TensorEntry
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
 Array = np.ndarray[Any, Any]
 BIT_EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, batch_invariant=True)
 BLOCKS = {kind.value.upper(): kind for kind in planq.GgufType}
+NOTHING: Mapping[str, Array] = MappingProxyType({})
+# Layers of one input, which are one product; its columns are called as they are.
+TOGETHER = {"qkv": ("attn_q", "attn_k", "attn_v"), "gate up": ("ffn_gate", "ffn_up")}
+SCALES = {"codes": "scale", "inner codes": "inner scale"}
 # Of codes of activations, as `linear_gguf` takes them.
 CODES: dict[str, Any] = {
     "output_dtype": "int8",
@@ -35,8 +40,48 @@ CODES: dict[str, Any] = {
     "scale_dtype": "float32",
     "quotient": planq.Quotient.RATIO,
 }
+LINE = 64  # bytes that memory hands over together
 # Of the layers that see the whole sequence, each is the last of so many; not in every file.
 PATTERN, WINDOWED_BASE = 6, 10_000.0
+
+
+class Entry(Protocol):
+    """A tensor of a model."""
+
+    @property
+    def name(self) -> str:
+        """As the format calls it."""
+
+    @property
+    def dtype(self) -> str:
+        """Such as `Q4_K`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of its numbers."""
+
+
+class Source(Protocol):
+    """Where a model comes from: an open file, for one."""
+
+    @property
+    def path(self) -> Path:
+        """As errors name it."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its sizes, by the format's names."""
+
+    @property
+    def entries(self) -> Sequence[Any]:
+        """Its tensors."""
+
+    @property
+    def by_name(self) -> Mapping[str, Any]:
+        """The same, by name."""
+
+    def tensor(self, entry: Any) -> Array:
+        """The bytes of one."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +115,9 @@ class Sizes:
     windowed_base: float
 
     @classmethod
-    def of(cls, files: GgufFiles) -> Sizes:
+    def of(cls, files: Source) -> Sizes:
         """Those of a file."""
-        found: dict[str, Any] = files.metadata
+        found = files.metadata
         if found.get("general.architecture") != "gemma3":
             got = found.get("general.architecture")
             raise ValueError(f"{files.path}: architecture: expected 'gemma3', got {got!r}")
@@ -138,11 +183,12 @@ class Part(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A bound plan; of a product also its name and where its result is."""
+    """A bound plan; of products also where their input and their results are, by their names."""
 
+    name: str
     run: Any
-    product: str = ""
-    output: Array | None = None
+    fed: Mapping[str, Array] = NOTHING
+    results: Mapping[str, Array] = NOTHING
 
 
 class Step:
@@ -158,6 +204,8 @@ class Step:
     def __init__(self, model: Model, rows: int) -> None:
         self.model = model
         self.at = {name: tensor[:rows] for name, tensor in model.memory.items()}
+        for name, parts in model.columns.items():
+            self.at |= {part: self.at[name][:, columns] for part, columns in parts.items()}
         layers = range(model.sizes.layers)
         self.before = [self._before(f"blk.{i}", model.sizes.windowed(i)) for i in layers]
         self.after = [self._after(f"blk.{i}") for i in layers]
@@ -167,8 +215,8 @@ class Step:
     def _before(self, layer: str, windowed: bool) -> list[Launch]:
         at, sizes = self.at, self.model.sizes
         turn = planq.RotaryEmbeddingArgs(
-            query=at["q"].reshape(-1, sizes.heads, sizes.head),
-            key=at["k"].reshape(-1, sizes.key_heads, sizes.head),
+            query=at["attn_q"].reshape(-1, sizes.heads, sizes.head),
+            key=at["attn_k"].reshape(-1, sizes.key_heads, sizes.head),
             cos_sin=self.model.tables[windowed],
             position=at["position"],
             query_weight=self.model.weights[f"{layer}.attn_q_norm.weight"],
@@ -178,21 +226,23 @@ class Step:
         )
         return [
             self._codes_of_norm(f"{layer}.attn_norm"),
-            *(self._product(f"{layer}.attn_{side}", "codes", side) for side in "qkv"),
+            self._products(layer, "qkv"),
             self._bound("rotary", turn),
         ]
 
     def _after(self, layer: str) -> list[Launch]:
         at = self.at
         gate = planq.ActivationArgs(
-            input=at["gate"], up=at["up"], output=at["inner codes"], scale=at["inner scale"]
+            input=at["ffn_gate"],
+            up=at["ffn_up"],
+            output=at["inner codes"],
+            scale=at["inner scale"],
         )
         return [
             self._product(f"{layer}.attn_output", "heads", "hidden"),
             self._norm(f"{layer}.post_attention_norm"),
             self._codes_of_norm(f"{layer}.ffn_norm"),
-            self._product(f"{layer}.ffn_gate", "codes", "gate"),
-            self._product(f"{layer}.ffn_up", "codes", "up"),
+            self._products(layer, "gate up"),
             self._bound("gate", gate),
             self._product(f"{layer}.ffn_down", "inner codes", "hidden"),
             self._norm(f"{layer}.post_ffw_norm"),
@@ -221,18 +271,35 @@ class Step:
         return self._bound("codes of norm", args)
 
     def _product(self, name: str, source: str, target: str) -> Launch:
-        scales = {"codes": "scale", "inner codes": "inner scale"}
-        args = planq.LinearGgufArgs(
-            input=self.at[source],
-            input_scale=self.at[scales[source]] if source in scales else None,
-            weight=self.model.weights[f"{name}.weight"],
-            output=self.at[target],
-        )
-        bound = self.model.plans[name].bind(self.model.workspace, args)
-        return Launch(bound, name, self.at[target])
+        fed = self._fed(source)
+        weight, output = self.model.weights[f"{name}.weight"], self.at[target]
+        args = planq.LinearGgufArgs(weight=weight, output=output, **fed)
+        return self._bound(name, args, fed, {name: output})
 
-    def _bound(self, name: str, args: object) -> Launch:
-        return Launch(self.model.plans[name].bind(self.model.workspace, args))
+    def _products(self, layer: str, together: str) -> Launch:
+        """Several of one input."""
+        fed, names = self._fed("codes"), TOGETHER[together]
+        weights = [self.model.weights[f"{layer}.{name}.weight"] for name in names]
+        args = planq.LinearGgufMergedArgs(weight=weights, output=self.at[together], **fed)
+        results = {f"{layer}.{name}": self.at[name] for name in names}
+        return self._bound(f"{layer}.{together}", args, fed, results)
+
+    def _fed(self, source: str) -> dict[str, Array]:
+        """A tensor as the input of a product, and its scales if it is codes."""
+        fed = {"input": self.at[source]}
+        if source in SCALES:
+            fed["input_scale"] = self.at[SCALES[source]]
+        return fed
+
+    def _bound(
+        self,
+        name: str,
+        args: object,
+        fed: Mapping[str, Array] = NOTHING,
+        results: Mapping[str, Array] = NOTHING,
+    ) -> Launch:
+        bound = self.model.plans[name].bind(self.model.workspace, args)
+        return Launch(name, bound, fed, results)
 
 
 class Model:
@@ -245,15 +312,17 @@ class Model:
         stream: Where plans run.
 
     Attributes:
+        columns: Of tensors that several products write, those of each.
         digesting: The seconds that digests have taken.
+        watch: Is told of every launch of products when it has run; None: nothing is.
     """
 
     def __init__(
-        self, files: GgufFiles, *, context: int = 2048, rows: int = 512, stream: Any = planq.HOST
+        self, files: Source, *, context: int = 2048, rows: int = 512, stream: Any = planq.HOST
     ) -> None:
         self.sizes, self.stream = Sizes.of(files), stream
         self.context, self.rows = context, rows
-        self.weights = {entry.name: weight_of(files, entry) for entry in files.entries}
+        self.weights = in_one_piece({each.name: weight_of(files, each) for each in files.entries})
         chosen = self._descriptors(files, context)
         made = {desc: planq.Plan.select(stream, desc, BIT_EXACT) for desc in {*chosen.values()}}
         self.plans = {name: made[desc] for name, desc in chosen.items()}
@@ -263,6 +332,7 @@ class Model:
             name: np.empty((rows, *shape), dtype)
             for name, (dtype, shape) in self._tensors().items()
         }
+        self.columns = {name: self._columns(names) for name, names in TOGETHER.items()}
         self.invalid = np.zeros(1, np.int64)
         bases = {True: self.sizes.windowed_base, False: self.sizes.base}
         self.tables = {
@@ -271,6 +341,7 @@ class Model:
         }
         self._steps: dict[int, Step] = {}
         self.digesting = 0.0
+        self.watch: Callable[[Launch], None] | None = None
 
     def step(self, parts: Sequence[Part]) -> Array:
         """Computes the next tokens of some sequences.
@@ -296,6 +367,16 @@ class Model:
             part.text.length += len(part.ids)
         return self._logits(step, parts, ends)
 
+    def launches(self, rows: int) -> list[Launch]:
+        """Those of a step of so many tokens, which attention and embeddings are no part of.
+
+        The head's are those of one token.
+        """
+        step = self._bound_for(rows)
+        layers = zip(step.before, step.after, strict=True)
+        made = [launch for pair in layers for launches in pair for launch in launches]
+        return made + self._bound_for(1).head
+
     def _begin(self, step: Step, ids: Array, parts: Sequence[Part], rows: Sequence[slice]) -> None:
         """Embeddings and positions."""
         hidden = step.at["hidden"]
@@ -315,7 +396,7 @@ class Model:
         """Of a sequence's new tokens: their keys and values go into its caches."""
         sizes, caches = self.sizes, text.caches[layer]
         count = rows.stop - rows.start
-        for cache, side in zip(caches, "kv", strict=True):
+        for cache, side in zip(caches, ("attn_k", "attn_v"), strict=True):
             new = whole(step.at[side][rows].reshape(count, sizes.key_heads, sizes.head))
             for held, made in zip(cache, new, strict=True):
                 held[text.length : text.length + count] = made
@@ -326,7 +407,7 @@ class Model:
         if sizes.windowed(layer):
             visible &= own - seen < sizes.window
         group = sizes.heads // sizes.key_heads
-        query = step.at["q"][rows].reshape(count, sizes.key_heads, group, sizes.head)
+        query = step.at["attn_q"][rows].reshape(count, sizes.key_heads, group, sizes.head)
         found = np.empty_like(query)
         for i in range(sizes.key_heads):
             keys, values = (Cache(*(held[seen[0] : seen[-1] + 1, i] for held in c)) for c in caches)
@@ -355,12 +436,13 @@ class Model:
         """Runs launches, and digests the results of products."""
         for launch in launches:
             launch.run(self.stream)
-            if launch.output is None:
-                continue
+            if launch.results and self.watch:
+                self.watch(launch)
             start = time.perf_counter()
-            for part, own in zip(parts, rows, strict=True):
-                if part.text.digests is not None:
-                    part.text.digests[launch.product].update(launch.output[own])
+            for name, result in launch.results.items():
+                for part, own in zip(parts, rows, strict=True):
+                    if part.text.digests is not None:
+                        part.text.digests[name].update(np.ascontiguousarray(result[own]))
             self.digesting += time.perf_counter() - start
 
     def _bound_for(self, rows: int) -> Step:
@@ -369,6 +451,15 @@ class Model:
         if rows not in self._steps:
             self._steps[rows] = Step(self, rows)
         return self._steps[rows]
+
+    def _columns(self, names: Sequence[str]) -> dict[str, slice]:
+        """Of products that are one: those of a layer are as wide as those of the first."""
+        widths = [len(self.weights[f"blk.0.{name}.weight"]) for name in names]
+        ends = itertools.accumulate(widths)
+        return {
+            name: slice(end - width, end)
+            for name, width, end in zip(names, widths, ends, strict=True)
+        }
 
     def _tensors(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Those of a step: type, and shape of a row."""
@@ -379,25 +470,38 @@ class Model:
             "residual": ("float32", (sizes.hidden,)),
             "codes": ("int8", (sizes.hidden,)),
             "scale": ("float32", (sizes.hidden // 32,)),
-            "q": ("float32", (sizes.heads * sizes.head,)),
-            "k": ("float32", (keys,)),
-            "v": ("float32", (keys,)),
+            "qkv": ("float32", (sizes.heads * sizes.head + 2 * keys,)),
             "position": ("int64", ()),
             "heads": ("float32", (sizes.heads * sizes.head,)),
-            "gate": ("float32", (sizes.inner,)),
-            "up": ("float32", (sizes.inner,)),
+            "gate up": ("float32", (2 * sizes.inner,)),
             "inner codes": ("int8", (sizes.inner,)),
             "inner scale": ("float32", (sizes.inner // 32,)),
             "logits": ("float32", (sizes.vocabulary,)),
         }
 
-    def _descriptors(self, files: GgufFiles, context: int) -> dict[str, planq.Descriptor]:
+    def _descriptors(self, files: Source, context: int) -> dict[str, planq.Descriptor]:
         """One for each product, and one for each other kind of launch."""
         sizes, tokens = self.sizes, planq.Dim("tokens", max=self.rows)
         norm = planq.RmsNormDescriptor(
             shape=(tokens, sizes.hidden), input_dtype="float32", weight_dtype="float32"
         )
+        together = {
+            f"blk.{layer}.{name}": [f"blk.{layer}.{each}.weight" for each in names]
+            for layer in range(sizes.layers)
+            for name, names in TOGETHER.items()
+        }
         products: dict[str, planq.Descriptor] = {
+            name: planq.LinearGgufMergedDescriptor(
+                input_shape=(tokens, sizes.hidden),
+                weight_shapes=tuple(self.weights[each].shape for each in names),
+                types=tuple(BLOCKS[files.by_name[each].dtype] for each in names),
+                input_dtype="int8",
+                output_dtype="float32",
+            )
+            for name, names in together.items()
+        }
+        merged = {each for names in together.values() for each in names}
+        products |= {
             entry.name.removesuffix(".weight"): planq.LinearGgufDescriptor(
                 input_shape=(tokens, entry.shape[1]),
                 weight_shape=entry.shape,
@@ -407,7 +511,7 @@ class Model:
                 output_dtype="float32",
             )
             for entry in files.entries
-            if entry.dtype in BLOCKS
+            if entry.dtype in BLOCKS and entry.name not in merged
         }
         return products | {
             "embedding": planq.GgufDequantizeDescriptor(
@@ -438,12 +542,30 @@ class Model:
         }
 
 
-def weight_of(files: GgufFiles, entry: TensorEntry) -> Array:
+def weight_of(files: Source, entry: Entry) -> Array:
     """A tensor: rows of blocks as bytes, or float32."""
     data = files.tensor(entry)
     if entry.dtype in BLOCKS:
         return data.reshape(entry.shape[0], -1)
     if entry.dtype != "F32":
         expected = "F32 or a type of blocks that planq has"
-        raise ValueError(f"tensor {entry.name!r}: expected {expected}, got {entry.words}")
+        got = f"{entry.dtype} {list(entry.shape)}"
+        raise ValueError(f"tensor {entry.name!r}: expected {expected}, got {got}")
     return data.view(np.float32).reshape(entry.shape)
+
+
+def in_one_piece(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Copies in one piece of memory, which is so large that NumPy asks for large pages.
+
+    Small pages cost a third of the speed of a single token's products.
+    """
+    sizes = [-(-array.nbytes // LINE) * LINE for array in arrays.values()]
+    room = np.empty(sum(sizes), np.uint8)
+    placed = {}
+    for (name, array), end, size in zip(
+        arrays.items(), itertools.accumulate(sizes), sizes, strict=True
+    ):
+        own = room[end - size :][: array.nbytes].view(array.dtype).reshape(array.shape)
+        own[...] = array
+        placed[name] = own
+    return placed

@@ -229,20 +229,22 @@ class Records:
         gpus: Those with the most cases first.
         overheads: Runs of overhead.py.
         collectives: Runs of collectives.py.
+        llama: Runs of llama.py.
     """
 
     gpus: tuple[Results, ...]
     host: Results
     overheads: tuple[Run, ...]
     collectives: tuple[Run, ...]
+    llama: tuple[Run, ...]
 
 
 def load(folders: Iterable[Path]) -> Records:
     """Reads folders of records.
 
     Args:
-        folders: Each with JSON files as bench.py, overhead.py and collectives.py write them; others
-            are passed by.
+        folders: Each with JSON files as bench.py, overhead.py, collectives.py and llama.py write
+            them; others are passed by.
 
     Returns:
         The runs, newest first, with letters each, and the newest figures of every case on every
@@ -251,14 +253,14 @@ def load(folders: Iterable[Path]) -> Records:
     contents = {path: json.loads(path.read_text()) for folder in folders for path in _files(folder)}
     benches = {path: content for path, content in contents.items() if "cases" in content}
     runs = _runs(benches, string.ascii_lowercase)
-    overheads, collectives = (
+    overheads, collectives, llama = (
         _runs({p: c for p, c in contents.items() if key in c}, string.ascii_uppercase)
-        for key in ("figures", "collectives")
+        for key in ("figures", "collectives", "llama")
     )
     names = {run.device for run in runs} - {HOST}
     gpus = [_results(name, runs, benches) for name in names]
     gpus.sort(key=lambda found: (-len(found.cases), found.device))
-    return Records(tuple(gpus), _results(HOST, runs, benches), overheads, collectives)
+    return Records(tuple(gpus), _results(HOST, runs, benches), overheads, collectives, llama)
 
 
 def _results(device: str, every: Iterable[Run], benches: dict[Path, dict[str, Any]]) -> Results:

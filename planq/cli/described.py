@@ -110,6 +110,8 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "experts": 64,
             "function": "sigmoid",
             "type": "q4_k",
+            "weight_shapes": ((2048, 2304), (512, 2304)),
+            "types": ("q4_k", "q4_k"),
             "table_rows": 32768,
             "query_shape": (64, 32, 128),
             "key_shape": (64, 8, 128),

@@ -72,11 +72,20 @@ def _shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
         raise DescriptorError("shapes", f"expected {expected}, got {shown(text)}") from None
 
 
+def _names_of(text: str) -> Any:
+    """A JSON list; what is none is refused by the field's own reader."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError):
+        return text
+
+
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "scope": scope_of,
     "shape": tuple,
     "shape_list": _shapes_of,
     "integer_list": tuple,
+    "enumeration_list": _names_of,
 }
 
 

@@ -56,6 +56,9 @@ def number(rule: Rule, fields: object) -> Any:
             return math.prod(shape_of(shape, fields))
         case ("length", shape):
             return len(shape_of(shape, fields))
+        case ("axis_sum", ("field", name), index):
+            at = number(index, fields)
+            return sum(shape[at] for shape in attrgetter(name)(fields))
         case (operation, a, b):
             return _of_two(operation, number(a, fields), number(b, fields))
     raise ValueError(f"no rule of a number: {rule}")

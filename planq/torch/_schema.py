@@ -215,7 +215,7 @@ def _field_arguments(table: Table, field: Field) -> Iterator[Argument]:
         return
     text = {"shape": "SymInt[]"}.get(field.kind, _VALUES.get(field.kind, "str"))
     default = field.default
-    if field.kind == "shape_list":
+    if field.kind in ("shape_list", "enumeration_list") and not field.required:
         default = "[]"
     elif field.kind == "integer_list":
         default = list(default)

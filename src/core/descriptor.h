@@ -68,11 +68,23 @@ struct IntegerList {
   constexpr const std::int64_t* end() const { return data + count; }
 };
 
+// Any number of enumerators, such as one per tensor of a list. They stand in the extras likewise,
+// as integers.
+template <class E>
+struct EnumerationList : IntegerList {
+  constexpr E operator[](std::int64_t i) const { return static_cast<E>(data[i]); }
+};
+template <class T>
+inline constexpr bool kIsEnumerationList = false;
+template <class E>
+inline constexpr bool kIsEnumerationList<EnumerationList<E>> = true;
+
 // How a field is parsed, stored and printed. It follows from the type of the member, but for Count.
 #define PLANQ_FIELD_KIND(_)                                             \
   _(Shape, "shape")                                                     \
   _(ShapeList, "shape_list")                                            \
   _(IntegerList, "integer_list")                                        \
+  _(EnumerationList, "enumeration_list")                                \
   _(Scope, "scope")                                                     \
   _(DType, "dtype")             /* a member without a name = None */    \
   _(Enumeration, "enumeration") /* the same; both in a byte */          \
@@ -89,7 +101,7 @@ struct Field {
   FieldKind kind = FieldKind::Integer;
   std::uint16_t offset = 0, size = 0;
   const void* initial = nullptr;  // the member as its initialiser leaves it: the field's default
-  Vocabulary vocabulary = {};     // of a DType or an enumeration
+  Vocabulary vocabulary = {};     // of a DType, an enumeration or a list of these
   bool is_required = false;       // there is no default
   // Where the field is read from in a call that has only tensors and arguments: "input.shape",
   // "bias.dtype"; empty, or where that operand is absent or an output: an argument. So are the
@@ -130,14 +142,20 @@ template <class E>
 struct EnumerationOf<OptionalEnum<E>> {
   using Type = E;
 };
+template <class E>
+struct EnumerationOf<EnumerationList<E>> {
+  using Type = E;
+};
 template <class T>
-inline constexpr bool kIsEnumeration = std::is_enum_v<typename EnumerationOf<T>::Type>;
+inline constexpr bool kIsEnumeration =
+    std::is_enum_v<typename EnumerationOf<T>::Type> && !kIsEnumerationList<T>;
 
 template <class T>
 constexpr FieldKind field_kind() {
   if constexpr (std::is_same_v<T, Shape>) return FieldKind::Shape;
   if constexpr (std::is_same_v<T, ShapeList>) return FieldKind::ShapeList;
   if constexpr (std::is_same_v<T, IntegerList>) return FieldKind::IntegerList;
+  if constexpr (kIsEnumerationList<T>) return FieldKind::EnumerationList;
   if constexpr (std::is_same_v<T, Scope>) return FieldKind::Scope;
   if constexpr (std::is_same_v<T, DType>) return FieldKind::DType;
   if constexpr (kIsEnumeration<T> && !std::is_same_v<T, DType>) return FieldKind::Enumeration;
@@ -151,9 +169,9 @@ constexpr FieldKind field_kind() {
 template <class T>
 constexpr Field make_field(std::string_view name, std::size_t offset, const T* initial) {
   Field field{name, field_kind<T>(), static_cast<std::uint16_t>(offset), sizeof(T), initial};
-  if constexpr (kIsEnumeration<T>) {
+  if constexpr (kIsEnumeration<T> || kIsEnumerationList<T>) {
     using Enumeration = typename EnumerationOf<T>::Type;
-    static_assert(sizeof(T) == 1 && !kNames<Enumeration>.empty());
+    static_assert((sizeof(T) == 1 || kIsEnumerationList<T>) && !kNames<Enumeration>.empty());
     field.vocabulary = kVocabulary<Enumeration>;
   }
   return field;
@@ -183,7 +201,7 @@ struct DescriptorExtras {
   std::vector<DimInfo> dims;
   std::vector<DimUse> uses;
   std::vector<std::vector<Shape>> lists;            // what ShapeLists in storage point to
-  std::vector<std::vector<std::int64_t>> integers;  // what IntegerLists point to
+  std::vector<std::vector<std::int64_t>> integers;  // what IntegerLists and EnumerationLists do
 };
 
 struct Descriptor {

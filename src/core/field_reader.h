@@ -156,6 +156,8 @@ class FieldReader {
   bool read_shape(const Field& field, Value value, Shape& shape);
   bool read_shapes(const Field& field, Value value);
   bool read_integers(const Field& field, Value value);
+  bool read_members(const Field& field, Value value);
+  void keep(const Field& field, std::vector<std::int64_t> integers);
   bool read_extent(const Field& field, Value shape, Value value, int axis, int rank,
                    std::int64_t& extent);
   bool place_dim(const Field& field, const DimInfo& dim, int axis);
@@ -393,9 +395,30 @@ bool FieldReader<Source>::read_integers(const Field& field, Value value) {
     if (fit == Fit::No) return refuse(field.name, "a sequence of integers", value);
     if (fit != Fit::Yes) return read_integer(field.name, items[i], integers[i]);
   }
+  keep(field, std::move(integers));
+  return true;
+}
+
+template <class Source>
+bool FieldReader<Source>::read_members(const Field& field, Value value) {
+  Items items;
+  if (!read_sequence(field.name, value, "names", items)) return false;
+  std::vector<std::int64_t> members(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const int found = source_.member(field.vocabulary, items[i]);
+    if (found < 0)
+      return refuse(field.name, "item " + std::to_string(i) + ": " +
+                                    expected_member(source_, field.vocabulary, items[i]));
+    members[i] = found;
+  }
+  keep(field, std::move(members));
+  return true;
+}
+
+template <class Source>
+void FieldReader<Source>::keep(const Field& field, std::vector<std::int64_t> integers) {
   const std::vector<std::int64_t>& kept = extras().integers.emplace_back(std::move(integers));
   at<IntegerList>(field) = {kept.data(), static_cast<std::int64_t>(kept.size())};
-  return true;
 }
 
 // --- Fields --------------------------------------------------------------------------------------
@@ -409,6 +432,8 @@ bool FieldReader<Source>::read(const Field& field, Value value) {
       return read_shapes(field, value);
     case FieldKind::IntegerList:
       return read_integers(field, value);
+    case FieldKind::EnumerationList:
+      return read_members(field, value);
     case FieldKind::Scope: {
       WideScope scope;
       if (!read_scope(field.name, value, scope)) return false;

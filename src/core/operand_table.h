@@ -128,6 +128,7 @@ constexpr unsigned shape_parts(RuleOp op) {
     case RuleOp::AxisOf:
     case RuleOp::Elements:
     case RuleOp::Length:
+    case RuleOp::AxisSum:
     case RuleOp::Leading:
     case RuleOp::WithAxis:
     case RuleOp::Packed:

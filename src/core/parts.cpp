@@ -65,17 +65,33 @@ PartMaker& PartMaker::set_shape(std::string_view name, std::string_view of_whole
 
 PartMaker& PartMaker::copy(std::string_view name) {
   const Field& from = find(*whole_.op, name);
-  require(from.kind != FieldKind::ShapeList && from.kind != FieldKind::IntegerList &&
-              from.kind != FieldKind::Text,
-          name);
+  require(from.kind != FieldKind::Text, name);
   copy_field(from, find(*part_.op, name));
   return *this;
 }
 
+// Lists that were copied stand in the whole's extras: they shall stand in the part's.
+void PartMaker::keep_lists(const DescriptorExtras& kept) {
+  const auto move = [&](auto& list, const auto& from, const auto& to) {
+    for (std::size_t i = 0; i < from.size(); ++i)
+      if (list.data == from[i].data()) list.data = to[i].data();
+  };
+  for (const Field& field : part_.op->fields) {
+    std::byte* const place = part_.storage.data() + field.offset;
+    if (field.kind == FieldKind::ShapeList)
+      move(*reinterpret_cast<ShapeList*>(place), whole_.extras->lists, kept.lists);
+    if (field.kind == FieldKind::IntegerList || field.kind == FieldKind::EnumerationList)
+      move(*reinterpret_cast<IntegerList*>(place), whole_.extras->integers, kept.integers);
+  }
+}
+
 Descriptor PartMaker::make(Fault& fault) {
-  if (whole_.extras)
-    part_.extras =
-        std::make_shared<DescriptorExtras>(DescriptorExtras{whole_.extras->dims, uses_, {}, {}});
+  if (whole_.extras) {
+    const auto kept = std::make_shared<DescriptorExtras>(*whole_.extras);
+    kept->uses = uses_;
+    keep_lists(*kept);
+    part_.extras = kept;
+  }
   // The whole's dims are checked with the whole: not every part has all of them.
   fault = part_.op->resolve(part_);
   return part_;

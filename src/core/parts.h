@@ -34,7 +34,7 @@ class PartMaker {
   }
   // A shape of the whole, with the dims that it has there.
   PartMaker& set_shape(std::string_view field, std::string_view of_whole);
-  // What the whole has under the same name, with its dims; no list.
+  // What the whole has under the same name, with its dims; no text.
   PartMaker& copy(std::string_view field);
 
   // The first fault of the part's own rules goes to `fault`; its field is the part's.
@@ -44,6 +44,7 @@ class PartMaker {
   const Field& find(const Operator& op, std::string_view field) const;
   void copy_field(const Field& from, const Field& to);
   void write(std::string_view field, FieldKind kind, const void* value, std::size_t size);
+  void keep_lists(const DescriptorExtras& kept);
 
   const Descriptor& whole_;
   Descriptor part_;

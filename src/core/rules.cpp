@@ -112,6 +112,7 @@ class Reader {
   Extent axis();
   Extent elements();
   std::int64_t length();
+  std::int64_t axis_sum();
   bool at_list() const { return next_->storage == FieldStorage::ShapeList; }
   void append_field(const RuleNode& node, Axes& all) const;
   void append_leading(const RuleNode& node, Axes& all);
@@ -180,6 +181,8 @@ Extent Reader::number() {
       return elements();
     case RuleOp::Length:
       return {length()};
+    case RuleOp::AxisSum:
+      return {axis_sum()};
     default:
       return {node.value};
   }
@@ -205,6 +208,19 @@ Extent Reader::elements() {
 }
 
 std::int64_t Reader::length() { return at_list() ? field<ShapeList>(*next_++).count : axes().rank; }
+
+// The shapes of a list have no dims. What does not fit stays the largest.
+std::int64_t Reader::axis_sum() {
+  const ShapeList& list = field<ShapeList>(*next_++);
+  const std::int64_t index = number().value;
+  std::int64_t sum = 0;
+  for (const Shape& shape : list) {
+    const auto axis = static_cast<int>(index < 0 ? index + shape.rank : index);
+    if (__builtin_add_overflow(sum, shape[axis], &sum))
+      return std::numeric_limits<std::int64_t>::max();
+  }
+  return sum;
+}
 
 // --- Shapes --------------------------------------------------------------------------------------
 

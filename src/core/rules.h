@@ -36,6 +36,7 @@ namespace planq {
   _(AxisOf, "axis_of")      /* a shape, and an index that may count from the end */ \
   _(Elements, "elements")   /* of a shape, or of a list of shapes */ \
   _(Length, "length")       /* axes of a shape, or shapes of a list */ \
+  _(AxisSum, "axis_sum")    /* a list of shapes, and an index: the sum of these extents */ \
   _(Axes, "axes")           /* `value` parts, side by side */ \
   _(Leading, "leading")     /* a shape without its last `value` axes */ \
   _(WithAxis, "with_axis")  /* a shape, an index, and what the axis there becomes */ \
@@ -156,6 +157,10 @@ constexpr Rule axis_of(const Rule& shape, const Rule& index) {
 constexpr Rule last_of(const Rule& shape) { return axis_of(shape, -1); }
 constexpr Rule elements_of(const Rule& shape) { return {{{.op = RuleOp::Elements}}, {shape}}; }
 constexpr Rule length_of(const Rule& shape) { return {{{.op = RuleOp::Length}}, {shape}}; }
+// Of the shapes of a list, which all have that axis.
+constexpr Rule axis_sum_of(const char* shapes, const Rule& index) {
+  return {{{.op = RuleOp::AxisSum}}, {shapes, index}};
+}
 constexpr Rule is_last(const Rule& axis, const Rule& shape) {
   return equal(axis + 1, length_of(shape));
 }

@@ -135,7 +135,7 @@ std::string key_of(const Descriptor& descriptor, const Device& device) {
   auto fields = descriptor.storage;
   for (const Field& field : descriptor.op->fields)
     if (field.kind == FieldKind::Shape || field.kind == FieldKind::ShapeList ||
-        field.kind == FieldKind::IntegerList)
+        field.kind == FieldKind::IntegerList || field.kind == FieldKind::EnumerationList)
       std::memset(fields.data() + field.offset, 0, field.size);
   std::string key(reinterpret_cast<const char*>(fields.data()), fields.size());
   const auto append = [&](const auto& value) {

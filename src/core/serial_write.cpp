@@ -59,6 +59,13 @@ Json integers_json(const IntegerList& list) {
   return integers;
 }
 
+Json members_json(const Field& field, const IntegerList& list) {
+  Json names = Json::list();
+  for (const std::int64_t member : list)
+    names.append(Json::text(field.vocabulary.names[static_cast<std::size_t>(member)]));
+  return names;
+}
+
 // A shape in a descriptor's storage. `descriptor` has its dims; null: there are none.
 Json field_shape_json(const Shape& shape, const Descriptor* descriptor) {
   return shape_json(shape, [&](int axis) -> const DimInfo* {
@@ -87,6 +94,8 @@ Json field_json(const Field& field, const void* value, const Descriptor* descrip
       return shapes_json(*static_cast<const ShapeList*>(value));
     case FieldKind::IntegerList:
       return integers_json(*static_cast<const IntegerList*>(value));
+    case FieldKind::EnumerationList:
+      return members_json(field, *static_cast<const IntegerList*>(value));
     case FieldKind::Scope:
       return scope_json(*static_cast<const Scope*>(value));
     case FieldKind::DType:

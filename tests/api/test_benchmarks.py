@@ -19,7 +19,9 @@ import torch
 
 import bench
 import decode
+import llama
 import planq
+from checkpoint import small_gemma3
 from harness.core.cases import Case, Target, load_cases, read_file
 from harness.core.check import (
     HOST_COLUMNS,
@@ -1050,3 +1052,44 @@ def test_codes_are_those_of_normal_elements() -> None:
     values = torch.empty(1 << 16, dtype=torch.uint8)
     fill_elements(values, "uint8")
     assert 127 < values.float().mean() < 129
+
+
+def test_products_are_measured_beside_ggml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both compute one thing, but for what codes of activations lose."""
+    for name, value in (("SIDE", 256), ("COLD", 1), ("LEAST", 0.0), ("ROWS", (1, 3))):
+        monkeypatch.setattr(llama, name, value)
+    assert llama.main(["--threads", "1", "--turns", "1", "--json", str(tmp_path)]) == 0
+    record = json.loads((tmp_path / "host" / "llama.json").read_text())
+    found = record["llama"]["products"]
+    assert [each["name"] for each in found] == [
+        f"{kind}/{rows}x256x256" for kind in llama.ggml.NUMBERS for rows in (1, 3)
+    ]
+    assert all(0 < each["rms_between"] < 0.02 for each in found)
+    assert all(each["peer"].startswith("ggml") and each["speedup"] > 0 for each in found)
+    assert len(capsys.readouterr().out.splitlines()) == len(found)
+    assert record["llama"]["texts"] == []
+
+
+def test_texts_are_measured_beside_llama_cpp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here beside a stub, with the small model of the example's tests."""
+
+    class Texts:
+        """Reads and writes so many tokens a second."""
+
+        def __init__(self, path: Path, threads: int, context: int) -> None:
+            assert context > llama.PROMPT + llama.WRITTEN
+
+        def rates(self, prompt: list[int], tokens: int) -> tuple[float, float]:
+            assert (len(prompt), tokens) == (8, 3)
+            return 1e-3, 1e9
+
+    for name, value in (("PROMPT", 8), ("WRITTEN", 3), ("LEAST", 0.0)):
+        monkeypatch.setattr(llama, name, value)
+    monkeypatch.setattr(llama.ggml, "Texts", Texts)
+    found = llama.texts(small_gemma3.write(tmp_path / "small.gguf"), 1, 1)
+    assert found["prompt"]["speedup"] > 1 > found["text"]["speedup"]
+    assert 0 < found["text"]["products_share"] < 1

@@ -83,6 +83,6 @@ def test_the_operators_that_come_from_elsewhere_are_all_named() -> None:
         *("quantize_backward", "dequantize_backward", "fake_quantize_backward"),
         *("kv_cache_append", "rotary_embedding", "rotary_kv_cache_append"),
         *("argmax", "embedding", "gguf_dequantize", "gguf_quantize", "layer_norm", "linear_gguf"),
-        "rms_norm",
+        *("linear_gguf_merged", "rms_norm"),
     }
     assert OPERATORS.keys() - PRIVATE - set(names()) == own

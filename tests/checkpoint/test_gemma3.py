@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,28 @@ import torch
 import gemma3
 import gemma3_attention
 import gemma3_check
+import gemma3_drawn
 import gemma3_model
+import gemma3_products
 import gemma3_tokenizer
 import planq
 from checkpoint.model import transformers
+from checkpoint.small_gemma3 import (
+    BASE,
+    BLOCKS,
+    EPSILON,
+    HEAD,
+    HEADS,
+    HIDDEN,
+    INNER,
+    LAYERS,
+    METADATA,
+    NORMS,
+    VOCABULARY,
+    WINDOW,
+    WINDOWED_BASE,
+    write,
+)
 from planq.checkpoint import read_gguf
 
 if TYPE_CHECKING:
@@ -31,27 +50,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 # Of all products of the text that main makes, on every machine.
 DIGEST = "445f0d8850da757c3e5b3e7dfeb0fad3807efe6ae7cce0c1a3148be76889f162"
+# Of the head of a drawn model, likewise.
+DRAWN = "38006c92fb309f79ef65fab7f2994fed931014deb20787ac7f7a250a1ed96924"
 PROMPT = "a cab<turn>\nZé"
-LAYERS, HIDDEN, HEADS, HEAD, INNER, WINDOW = 7, 64, 2, 32, 256, 4
-EPSILON, BASE, WINDOWED_BASE = 1e-6, 1e6, 1e4
-# Types that the real file has, and where.
-BLOCKS = {
-    "attn_q": ("Q5_0", (HEADS * HEAD, HIDDEN)),
-    "attn_k": ("Q5_0", (HEAD, HIDDEN)),
-    "attn_v": ("Q8_0", (HEAD, HIDDEN)),
-    "attn_output": ("Q8_0", (HIDDEN, HEADS * HEAD)),
-    "ffn_gate": ("Q5_0", (INNER, HIDDEN)),
-    "ffn_up": ("Q5_0", (INNER, HIDDEN)),
-    "ffn_down": ("Q6_K", (HIDDEN, INNER)),
-}
-NORMS = {
-    "attn_norm": ("input_layernorm", HIDDEN),
-    "attn_q_norm": ("self_attn.q_norm", HEAD),
-    "attn_k_norm": ("self_attn.k_norm", HEAD),
-    "post_attention_norm": ("post_attention_layernorm", HIDDEN),
-    "ffn_norm": ("pre_feedforward_layernorm", HIDDEN),
-    "post_ffw_norm": ("post_feedforward_layernorm", HIDDEN),
-}
 PRODUCTS = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -62,85 +63,7 @@ PRODUCTS = {
     "ffn_down": "mlp.down_proj",
 }
 
-# --- A small model and its vocabulary
-
-NORMAL, CONTROL, USER, BYTE = 1, 3, 4, 6
-JOINED = ["ab", "ba", "aba", "▁a", "ca", "cab", "▁▁", "bc", "abc", "aa", "aaa", "é▁", "c▁a"]
-VOCABULARY = [
-    *((token, CONTROL, -1000.0) for token in ("<pad>", "<eos>", "<bos>", "<unk>")),
-    *((token, CONTROL, -1000.0) for token in ("<turn>", "<end_of_turn>")),
-    *((token, USER, -1000.0) for token in ("\n\n", "\n\n\n", "<b>", "a<b>")),
-    *((f"<0x{byte:02X}>", BYTE, -1000.0) for byte in range(256)),
-    # Some of one score.
-    *((token, NORMAL, -float(i // 2)) for i, token in enumerate(JOINED)),
-    *((token, NORMAL, -50.0 - i) for i, token in enumerate("abc▁Zé\n<>0x4")),
-]
-METADATA = {
-    "tokenizer.ggml.model": "llama",
-    "tokenizer.ggml.tokens": [token for token, _, _ in VOCABULARY],
-    "tokenizer.ggml.scores": np.array([score for _, _, score in VOCABULARY], np.float32),
-    "tokenizer.ggml.token_type": np.array([kind for _, kind, _ in VOCABULARY], np.int32),
-    "tokenizer.ggml.bos_token_id": 2,
-    "tokenizer.ggml.eos_token_id": 1,
-}
 IDS = {token: i for i, (token, _, _) in enumerate(VOCABULARY)}
-
-
-def blocks_of(draw: np.random.Generator, kind: str, shape: tuple[int, int]) -> Array:
-    """Bytes of random blocks whose numbers are small."""
-    rows, columns = shape
-    elements, nbytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    blocks = draw.integers(0, 256, (rows, columns // elements, nbytes), np.uint8)
-    # The scales: of a Q6_K's block also those of 16 elements, which are kept below 8.
-    at, unit = (208, 2.0**-10) if kind == "Q6_K" else (0, 2.0**-7 if kind == "Q5_0" else 2.0**-10)
-    scale = (draw.integers(8, 16, blocks.shape[:2]) * (unit / 8)).astype(np.float16)
-    blocks[..., at : at + 2] = scale[..., None].view(np.uint8)
-    if kind == "Q6_K":
-        blocks[..., 192:208] = draw.integers(-8, 8, (*blocks.shape[:2], 16)).astype(np.uint8)
-    return blocks.reshape(rows, -1)
-
-
-def write(path: Path, **others: Any) -> Path:
-    """The model as a file: random weights, and metadata like that of the real one."""
-    draw = np.random.default_rng(3)
-    writer = gguf.GGUFWriter(path, others.get("architecture", "gemma3"))
-    writer.add_context_length(64)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(1)
-    writer.add_key_length(HEAD)
-    writer.add_layer_norm_rms_eps(EPSILON)
-    writer.add_rope_freq_base(BASE)
-    writer.add_sliding_window(WINDOW)
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(METADATA["tokenizer.ggml.tokens"])
-    writer.add_token_scores(METADATA["tokenizer.ggml.scores"].tolist())
-    writer.add_token_types(METADATA["tokenizer.ggml.token_type"].tolist())
-    writer.add_bos_token_id(2)
-    writer.add_eos_token_id(1)
-
-    def add(name: str, kind: str, shape: tuple[int, int]) -> None:
-        data = blocks_of(draw, kind, shape)
-        writer.add_tensor(f"{name}.weight", data, raw_dtype=gguf.GGMLQuantizationType[kind])
-
-    def norm(name: str, width: int) -> None:
-        data = (draw.integers(96, 160, width) / 128).astype(others.get("norms", np.float32))
-        writer.add_tensor(f"{name}.weight", data)
-
-    add("token_embd", "Q8_0", (len(VOCABULARY), HIDDEN))
-    norm("output_norm", HIDDEN)
-    for layer in range(LAYERS):
-        for name, (kind, shape) in BLOCKS.items():
-            add(f"blk.{layer}.{name}", kind, shape)
-        for name, (_, width) in NORMS.items():
-            norm(f"blk.{layer}.{name}", width)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +171,43 @@ def test_a_text_has_one_digest_in_any_batch_and_any_pieces(
     monkeypatch.setattr(gemma3_model.Text, "digest", lambda text: str(id(text)))
     assert gemma3.main([str(path), "--check", "--tokens", "1"]) == 1
     assert "0 of 5 have the same digest" in capsys.readouterr().out
+
+
+def test_products_of_a_record_are_computed_again(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a file, and by the program; a weight with another bit is another digest."""
+    kept = tmp_path / "record.npz"
+    assert gemma3.main([str(path), "--record", str(kept), "--verify", str(kept)]) == 0
+    count = LAYERS * len(BLOCKS) + 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{count} products of 64 tokens"
+    assert lines[1:] == [
+        f"host, {way}: {count} of {count} products have the same digest"
+        for way in gemma3_products.WAYS
+    ]
+    with read_gguf(path) as files:
+        model = gemma3_model.Model(files)
+    model.weights["blk.1.ffn_up.weight"][3, 7] ^= 1
+    record = gemma3_products.read(kept)
+    found = gemma3_products.differing(model, record, gemma3_products.Host())
+    assert {name for names in found.values() for name in names} == {"blk.1.ffn_up"}
+    assert gemma3_products.told(record, found, "host")[0].startswith(f"host, alone: {count - 1} of")
+
+
+def test_a_drawn_model_has_the_types_of_the_file() -> None:
+    """Every machine draws the same weights, and runs them."""
+    files = gemma3_drawn.Drawn(layers=3, vocabulary=512)
+    kinds = {name: entry.dtype for name, entry in files.by_name.items()}
+    assert [kinds[f"blk.{i}.ffn_down.weight"] for i in range(3)] == ["Q6_K", "Q6_K", "Q4_K"]
+    assert kinds["blk.2.attn_v.weight"] == "Q5_0"
+    head = files.tensor(files.by_name["token_embd.weight"])
+    assert hashlib.sha256(head).hexdigest() == DRAWN
+    model = gemma3_model.Model(files, context=16, rows=8)
+    record = gemma3_products.recorded(model, range(5), 3)
+    assert len(record["blk.0.qkv"].operands["input"]) == 8
+    found = gemma3_products.differing(model, record, gemma3_products.Host())
+    assert found == {way: [] for way in gemma3_products.WAYS}
 
 
 def test_a_digest_has_every_product(files: GgufFiles) -> None:

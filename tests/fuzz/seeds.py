@@ -32,6 +32,7 @@ EVERY_KIND = {
     "other": [4, 2],
     "shapes": [[1, 2], [3]],
     "integers": [1, -2],
+    "modes": ["symmetric", "asymmetric"],
     "input_dtype": "float32",
     "scope": {"kind": "group", "size": 4, "axis": -1},
     "mode": "symmetric",

@@ -30,6 +30,7 @@ class EveryKindDescriptor(Descriptor):
     other: Shape
     shapes: tuple[tuple[int, ...], ...] = ()
     integers: tuple[int, ...] = ()
+    modes: tuple[Mode, ...] = ()
     input_dtype: DTypeField
     other_dtype: DTypeField = "int4"
     optional_dtype: DTypeField = None

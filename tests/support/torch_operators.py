@@ -8,6 +8,7 @@ field's name ends with ``_tensor``.
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from planq.audit.operators import Case, expected, inputs_of
 from planq.audit.promises import judge_of
 from planq.audit.reference.formats import Array
 from planq.audit.runner import gathered, places
+from planq.dtypes import Vocabulary
 from support.own import ADAPTERS
 from support.tensors import as_torch, from_torch
 
@@ -31,6 +33,8 @@ def text(value: object) -> Any:
     """A field as torch takes it."""
     if isinstance(value, bool | int | float | None):
         return value
+    if isinstance(value, tuple) and any(isinstance(each, Vocabulary) for each in value):
+        return json.dumps([str(each) for each in value])
     return list(value) if isinstance(value, tuple) else str(value)
 
 

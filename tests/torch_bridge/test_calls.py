@@ -738,5 +738,10 @@ def test_shapes_and_lists_as_text() -> None:
     values = json.dumps([[2, 3], [4]])
     with pytest.raises(planq.NoKernelError):
         OPS.every_kind(torch.ones(10, 2), [3], shape=[10, 2], shapes=values)
+    with pytest.raises(planq.NoKernelError):
+        OPS.every_kind(torch.ones(10, 2), [3], shape=[10, 2], shapes=values, modes='["symmetric"]')
     with pytest.raises(planq.DescriptorError, match="shapes: expected a JSON list"):
         OPS.every_kind(torch.ones(10, 2), [3], shape=[10, 2], shapes="2, 3")
+    for text in ("symmetric", "7"):
+        with pytest.raises(planq.DescriptorError, match="modes: expected a sequence of names"):
+            OPS.every_kind(torch.ones(10, 2), [3], shape=[10, 2], shapes=values, modes=text)

@@ -42,7 +42,35 @@ constexpr Mix kMixes[] = {
     {1, 8, convert_on<std::uint8_t, std::uint64_t>},
 };
 
+std::uint64_t sum_of(const std::uint64_t* values, std::int64_t count) {
+  std::uint64_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += values[i];
+  return sum;
+}
+
 }  // namespace
+
+// Reads so many bytes, and answers a sum of them.
+extern "C" std::uint64_t bench_read_loop(int threads, const void* in, std::int64_t bytes) {
+  const auto* values = static_cast<const std::uint64_t*>(in);
+  const std::int64_t count = bytes / 8;
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads));
+  std::vector<std::thread> others;
+  for (int i = 0; i < threads; ++i) {
+    const auto part = [=, &sums] {
+      const std::int64_t begin = count * i / threads, end = count * (i + 1) / threads;
+      sums[static_cast<std::size_t>(i)] = sum_of(values + begin, end - begin);
+    };
+    if (i + 1 < threads)
+      others.emplace_back(part);
+    else
+      part();
+  }
+  for (std::thread& other : others) other.join();
+  std::uint64_t all = 0;
+  for (const std::uint64_t sum : sums) all += sum;
+  return all;
+}
 
 // Reads and writes so many bytes for each of `count` values. Answers 0, or 1 for another mix.
 extern "C" int bench_copy_loop(int reads, int writes, int threads, const void* in, void* out,

@@ -90,14 +90,20 @@ def processor_name() -> str:
 
 
 class CopyLoop:
-    """The loop of copy_loop.cpp."""
+    """The loops of copy_loop.cpp."""
 
     def __init__(self, threads: int) -> None:
         compiler = _find_compiler("CXX", (), "c++")
         flags = ["-O3", "-march=native", "-std=c++17", "-fPIC", "-pthread"]
-        self._call = _build(HERE / "copy_loop.cpp", [compiler, *flags]).bench_copy_loop
+        library = _build(HERE / "copy_loop.cpp", [compiler, *flags])
+        self._call, self._read = library.bench_copy_loop, library.bench_read_loop
         self._call.argtypes = (_INT, _INT, _INT, _POINTER, _POINTER, _LONG)
+        self._read.argtypes = (_INT, _POINTER, _LONG)
         self._threads = threads
+
+    def read(self, source: int, nbytes: int) -> None:
+        """Reads so many bytes, split over the threads."""
+        self._read(self._threads, source, nbytes)
 
     def __call__(self, mix: tuple[int, int], source: int, target: int, count: int) -> None:
         """Reads and writes ``count`` times the bytes of the mix, split over the threads."""

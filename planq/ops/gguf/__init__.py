@@ -11,6 +11,11 @@ from planq.ops.gguf.gguf_quantize import (
     GgufQuantizePlan,
 )
 from planq.ops.gguf.linear_gguf import LinearGgufArgs, LinearGgufDescriptor, LinearGgufPlan
+from planq.ops.gguf.linear_gguf_merged import (
+    LinearGgufMergedArgs,
+    LinearGgufMergedDescriptor,
+    LinearGgufMergedPlan,
+)
 from planq.ops.gguf.vocabulary import GgufType
 
 __all__ = [
@@ -23,5 +28,8 @@ __all__ = [
     "GgufType",
     "LinearGgufArgs",
     "LinearGgufDescriptor",
+    "LinearGgufMergedArgs",
+    "LinearGgufMergedDescriptor",
+    "LinearGgufMergedPlan",
     "LinearGgufPlan",
 ]

@@ -82,6 +82,13 @@ py::object integers_object(const IntegerList& list) {
   return integers;
 }
 
+py::object members_object(const Field& field, const IntegerList& list) {
+  py::tuple members(list.count);
+  for (std::int64_t i = 0; i < list.count; ++i)
+    members[i] = Members::of(field.vocabulary)[static_cast<std::uint8_t>(list.data[i])];
+  return members;
+}
+
 py::object scope_object(const WideScope& scope) {
   const std::string_view kind = name_of(scope.kind);
   return classes().scope(py::str(kind.data(), kind.size()), scope.axis, scope.size, scope.rows);
@@ -106,6 +113,8 @@ py::object value_object(const Attribute& attribute, const void* value,
       return shapes_object(*static_cast<const ShapeList*>(value));
     case FieldKind::IntegerList:
       return integers_object(*static_cast<const IntegerList*>(value));
+    case FieldKind::EnumerationList:
+      return members_object(*attribute.field, *static_cast<const IntegerList*>(value));
     case FieldKind::Scope: {
       const auto& scope = *static_cast<const Scope*>(value);
       return scope_object({scope.kind, scope.axis, scope.size, scope.rows});

@@ -14,20 +14,22 @@ PLANQ_DEFINE(Shade, PLANQ_SHADE_NAMES)
 
 namespace planq::every_kind {
 
+// Bytes stand together: a descriptor has room for no more than these.
 struct Fields {
   Shape shape;
   Shape other;
   ShapeList shapes;
   IntegerList integers;
+  EnumerationList<Mode> modes;
   DType input_dtype = DType::Unset;
   DType other_dtype = DType::Int4;
   DType optional_dtype = DType::Unset;
-  Scope scope = {ScopeKind::Token};
   Mode mode = Mode::Asymmetric;
   Shade optional_enumeration = Shade::Unset;
+  bool flag = true;
+  Scope scope = {ScopeKind::Token};
   double number = 0.5;
   double optional_number = kUnsetBound;
-  bool flag = true;
   std::int64_t integer = -3;
   std::int64_t count = 0;
 };
@@ -37,6 +39,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, other).required(),
     PLANQ_FIELD(Fields, shapes),
     PLANQ_FIELD(Fields, integers),
+    PLANQ_FIELD(Fields, modes),
     PLANQ_FIELD(Fields, input_dtype).required().from("input.dtype"),
     PLANQ_FIELD(Fields, other_dtype),
     PLANQ_FIELD(Fields, optional_dtype),

@@ -7,6 +7,7 @@ and some of the other fields, become others.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter, defaultdict
@@ -18,6 +19,8 @@ from typing import Any
 import planq
 from planq.audit import selections
 from planq.audit.operators import OPERATORS, Case, all_cases
+from planq.audit.ops.gguf.blocks import FORMATS
+from planq.audit.ops.gguf.linear_gguf_merged.reference import row_bytes
 
 EXTENTS = (
     *(1, 1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 23, 31, 32, 33, 47, 48, 63, 64, 65, 96, 97),
@@ -307,6 +310,19 @@ def layer_of_whole_rows(_: Draw, problem: Any) -> Any:
     )
 
 
+def layers_of_whole_rows(draw: Draw, problem: Any) -> Any:
+    """A problem of `linear_gguf_merged` whose terms are whole blocks of all its types."""
+    elements = math.lcm(*(FORMATS[kind].elements for kind in problem.types))
+    terms = -(-problem.input_shape[-1] // elements) * elements
+    weights = tuple(
+        (draw.choice(EXTENTS[:30]) if draw.chance(0.5) else rows, row_bytes(kind, terms))
+        for (rows, _), kind in zip(
+            itertools.cycle(problem.weight_shapes), problem.types, strict=False
+        )
+    )
+    return replace(problem, input_shape=(*problem.input_shape[:-1], terms), weight_shapes=weights)
+
+
 # Problems whose fields go together in a way that changes of one at a time would miss.
 TOGETHER = {
     **dict.fromkeys(
@@ -319,6 +335,7 @@ TOGETHER = {
     "gguf_quantize": whole_rows,
     "gguf_dequantize": rows_of_whole_blocks,
     "linear_gguf": layer_of_whole_rows,
+    "linear_gguf_merged": layers_of_whole_rows,
 }
 
 

@@ -40,7 +40,7 @@ template <DType kOutputType>
 constexpr Kernel kBlocks = kernel<kOutputType, Backend::Cuda>(prepare, bind);
 
 constexpr Kernel kKernels[] = {kBlocks<DType::Float16>, kBlocks<DType::BFloat16>,
-                               kBlocks<DType::Float32>, kernel_of_parts<Backend::Cuda>()};
+                               kBlocks<DType::Float32>, kKernelOfParts<Backend::Cuda>};
 
 }  // namespace
 }  // namespace planq::linear_gguf

@@ -1,7 +1,7 @@
-// What host.cpp calls: the input as the loops read it, and whole blocks. No include guard, like the
-// other parts of host_loops.h.
+// What host_products.cpp calls: the input as the loops read it, and whole blocks. No include guard,
+// like the other parts of host_loops.h.
 
-namespace planq::linear_gguf::PLANQ_LEVEL {
+namespace planq::gguf::products::PLANQ_LEVEL {
 
 // Whether weights of a type are in files.
 template <class B>
@@ -87,4 +87,4 @@ inline void compute(GgufType type, const Gemm& p, const Block& b) {
 
 inline constexpr Loops kLoops = {kTileColumns, fill, compute};
 
-}  // namespace planq::linear_gguf::PLANQ_LEVEL
+}  // namespace planq::gguf::products::PLANQ_LEVEL

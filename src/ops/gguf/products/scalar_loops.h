@@ -1,7 +1,7 @@
 // Blocks of the product without vectors: codes are unpacked one by one. No include guard, like the
 // other parts of host_loops.h.
 
-namespace planq::linear_gguf::PLANQ_LEVEL {
+namespace planq::gguf::products::PLANQ_LEVEL {
 
 // A span of a row of weights.
 template <class B>
@@ -68,4 +68,4 @@ void scalar_sums(const Gemm& p, const Block& b, float* sums) {
   }
 }
 
-}  // namespace planq::linear_gguf::PLANQ_LEVEL
+}  // namespace planq::gguf::products::PLANQ_LEVEL

@@ -4,7 +4,7 @@
 // A tile is kLanes rows of weights. Sixteen bytes of each make four vectors: of vector i, quarter q
 // (half, where vectors have 32 bytes) is row 4 q + i.
 
-namespace planq::linear_gguf::PLANQ_LEVEL {
+namespace planq::gguf::products::PLANQ_LEVEL {
 
 #define PLANQ_INLINE [[gnu::always_inline]] inline
 
@@ -118,7 +118,7 @@ PLANQ_INLINE Vector looked_up(const Table& table, Vector at) {
   return looked_up(repeated(table.entries), at);
 }
 
-// A block of each row of a tile, and the memory of the next tile.
+// A block of each row of a tile, and the memory of one that comes later.
 struct Rows {
   const std::uint8_t* quarter[kQuarters];  // four rows from there on
   std::int64_t stride;
@@ -167,12 +167,13 @@ struct Rows {
     }
 #endif
   }
-  // Goes on to the next block, which is `kBytes` further. Prefetches as much of the next tile,
-  // whose memory is one run if rows have no gaps.
+  // Goes on to the next block, which is `kBytes` further. Prefetches as much of a tile that comes
+  // later, whose memory is one run if rows have no gaps: into the second level of caches, since the
+  // first has no room for it, and fewer lines under way.
   template <int kBytes>
   PLANQ_INLINE void advance() {
 #pragma GCC unroll 64
-    for (int at = 0; at < kLanes * kBytes; at += 64) __builtin_prefetch(ahead + at);
+    for (int at = 0; at < kLanes * kBytes; at += 64) __builtin_prefetch(ahead + at, 0, 2);
     ahead += kLanes * kBytes;
 #pragma GCC unroll 4
     for (int q = 0; q < kQuarters; ++q) quarter[q] += kBytes;
@@ -254,4 +255,4 @@ struct Products {
 #endif
 };
 
-}  // namespace planq::linear_gguf::PLANQ_LEVEL
+}  // namespace planq::gguf::products::PLANQ_LEVEL

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 
-#include "ops/gguf/linear_gguf/desc.h"
+#include "ops/gguf/products/order.h"
+#include "ops/gguf/vocabulary.h"
+#include "ops/linear/gemm.h"
 
-namespace planq::linear_gguf {
+namespace planq::gguf::products {
 
 // A span of a row of the input, with all that a product needs to know of it. Spans with the same
 // terms follow one another, row by row: rows that are far apart in memory would evict one another
@@ -43,4 +45,4 @@ struct Loops {
   void (*compute)(GgufType type, const linear::Gemm& gemm, const Block& block);
 };
 
-}  // namespace planq::linear_gguf
+}  // namespace planq::gguf::products

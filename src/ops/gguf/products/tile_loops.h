@@ -5,19 +5,21 @@
 // a few rows, and the sums of neighbouring lanes are added up in the end. For more rows a span of a
 // tile is unpacked once, with four codes of each row side by side: then lanes are complete sums.
 
-namespace planq::linear_gguf::PLANQ_LEVEL {
+namespace planq::gguf::products::PLANQ_LEVEL {
 
 constexpr int kTiles = kTileColumns / kLanes;  // of a block
 
 // The rows of a tile from a column of the product on. Four of them begin at the last column but
-// three, at most: then `settle` puts their sums where they belong. `ahead`: columns to the tile
-// whose memory is prefetched.
-inline Rows rows_of_tile(const Gemm& p, int64_t column, int64_t ahead) {
+// three, at most: then `settle` puts their sums where they belong. `step`: columns to the tile that
+// is read next. Whole steps ahead memory is prefetched, so far that it comes in time.
+inline Rows rows_of_tile(const Gemm& p, int64_t column, int64_t step) {
+  constexpr int64_t kAhead = 24 << 10;  // bytes
+  const int64_t bytes = std::max<int64_t>(1, step * std::abs(p.weight.row_stride));
   const auto of = [&](int64_t own) { return p.weight.data + own * p.weight.row_stride; };
   Rows rows;
   for (int q = 0; q < kQuarters; ++q) rows.quarter[q] = of(std::min(column + 4 * q, p.n - 4));
   rows.stride = p.weight.row_stride;
-  rows.ahead = of(column + ahead);
+  rows.ahead = of(column + step * ((kAhead + bytes - 1) / bytes));
   return rows;
 }
 
@@ -284,4 +286,4 @@ void vector_sums(const Gemm& p, const Block& b, float* sums) {
   settle(b, sums);
 }
 
-}  // namespace planq::linear_gguf::PLANQ_LEVEL
+}  // namespace planq::gguf::products::PLANQ_LEVEL

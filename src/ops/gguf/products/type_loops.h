@@ -5,7 +5,7 @@
 // that `raw` loads at once, and they have kPieces pieces: sixteen neighbours, the first of which is
 // `element`. `code` gives a piece's codes plus kOffset, of which kLargest is the largest.
 
-namespace planq::linear_gguf::PLANQ_LEVEL {
+namespace planq::gguf::products::PLANQ_LEVEL {
 
 template <int kUnitsOf, int kStepsOf, int kPiecesOf, int kOffsetOf, int kLargestOf>
 struct Layout {
@@ -467,4 +467,4 @@ struct Unpack<gguf::Block<GgufType::Q2_0>> : Layout<2, 2, 1, 1, 3> {
   }
 };
 
-}  // namespace planq::linear_gguf::PLANQ_LEVEL
+}  // namespace planq::gguf::products::PLANQ_LEVEL
