@@ -41,6 +41,7 @@ from planq.guarantee import ErrorBound, PrecisionGuarantee
 from planq.ops import (
     activation,
     affine,
+    attention,
     codebook,
     elementwise,
     gather,
@@ -59,6 +60,7 @@ from planq.ops import (
 from planq.ops import memory as memory_family
 from planq.ops.activation import *
 from planq.ops.affine import *
+from planq.ops.attention import *
 from planq.ops.codebook import *
 from planq.ops.elementwise import *
 from planq.ops.gather import *
@@ -163,6 +165,7 @@ __all__ = [
 # Each family lists its own names, so a new operator changes nothing here.
 __all__ += activation.__all__
 __all__ += affine.__all__
+__all__ += attention.__all__
 __all__ += codebook.__all__
 __all__ += elementwise.__all__
 __all__ += gather.__all__

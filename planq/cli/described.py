@@ -79,8 +79,8 @@ def example_of(operator: str) -> planq.Descriptor:
 def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
     """Yields values for the fields that have no default, one set for each element type of codes.
 
-    If the operator has an optional ``block_size``, a second set with it follows each; if it has an
-    ``input_shape`` or a ``weight_shape``, one with three axes.
+    If the operator has an optional ``block_size``, a second set with it follows each; if it has a
+    ``shape``, an ``input_shape`` or a ``weight_shape``, one with three axes.
     """
     needed = [
         item.name
@@ -119,6 +119,9 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
             "max_position": 8192,
             "pages": 256,
             "page_size": 16,
+            "batch": 4,
+            "max_query": 64,
+            "max_key": 4096,
         }
         for name in needed:
             if name.endswith("dtype"):
@@ -131,5 +134,7 @@ def _usual(made: type[planq.Descriptor]) -> Iterator[dict[str, Any]]:
                 yield {name: usual[name] for name in (*needed, "block_size")}
             if "input_shape" in needed:
                 yield {name: usual[name] for name in needed} | {"input_shape": (64, 8, 4096)}
+            if "shape" in needed:
+                yield {name: usual[name] for name in needed} | {"shape": (64, 32, 128)}
             if "weight_shape" in needed:
                 yield {name: usual[name] for name in needed} | {"weight_shape": (8, 8192, 4096)}

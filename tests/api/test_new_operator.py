@@ -65,6 +65,7 @@ def test_what_all_families_share_knows_none_of_them() -> None:
 FLOORS: dict[str, set[str]] = {
     "activation": {"affine", "elementwise"},
     "affine": {"group"},
+    "attention": {"affine", "kv_cache", "linear"},
     "codebook": {"affine"},
     "elementwise": set(),
     "gather": {"affine"},

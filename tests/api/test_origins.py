@@ -82,6 +82,7 @@ def test_the_operators_that_come_from_elsewhere_are_all_named() -> None:
         *("pack_weight_4bit", "norm", "square_sum", "dynamic_range_quantize"),
         *("quantize_backward", "dequantize_backward", "fake_quantize_backward"),
         *("kv_cache_append", "rotary_embedding", "rotary_kv_cache_append"),
+        *("attention", "merge_attention_states"),
         *("argmax", "embedding", "gguf_dequantize", "gguf_quantize", "layer_norm", "linear_gguf"),
         *("linear_gguf_merged", "rms_norm"),
     }

@@ -30,7 +30,7 @@ MOST_CASES, MOST_ELEMENTS = 12, 1 << 16
 # are named by their numbers, or of where experts' rows begin; or the slots of a cache.
 LISTS = {
     *("spmm_coo", "optimizer_step", "moe_unpermute", "grouped_linear"),
-    *("kv_cache_append", "rotary_kv_cache_append", "linear_gguf_merged"),
+    *("attention", "kv_cache_append", "rotary_kv_cache_append", "linear_gguf_merged"),
 }
 # Outputs that are no row's: they count something of all rows.
 COUNTS = {"invalid"}

@@ -47,6 +47,8 @@ _COUNTS = {
     "top_k": "top",
     "experts": "experts",
     "key_heads": "keys",
+    "batch": "batch",
+    "max_key": "long",
     "rotary_dim": "columns",
 }
 # Types that name a case, one after another.

@@ -50,6 +50,8 @@ TOGETHER: Final = (
     "rotary_embedding",
     "kv_cache_append",
     "rotary_kv_cache_append",
+    "attention",
+    "merge_attention_states",
     "moe_permute",
     "moe_unpermute",
     "percentile_clip",

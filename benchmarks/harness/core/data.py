@@ -48,7 +48,12 @@ PARAMETERS: Final = (
     "query_weight",
     "key_weight",
     "key_scale",
+    "value_scale",
     "slot",
+    "query_start",
+    "key_length",
+    "block_table",
+    "sink",
 )
 # The scalars of an optimizer's step.
 SCALARS: Final = {
@@ -142,10 +147,27 @@ def _of_positions(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
     return torch.randperm(desc.pages * desc.page_size, device=values.device)[: len(values)]
 
 
+def _of_sequences(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
+    """Sequences with equally many tokens and as many keys as there may be, in pages in no order."""
+    if name == "query_start":
+        places = torch.arange(len(values), device=values.device)
+        return places * desc.query_shape[0] // desc.batch
+    if name == "key_length":
+        return torch.full_like(values, desc.max_key)
+    places = torch.randperm(desc.pages, device=values.device)
+    return places[torch.arange(values.numel(), device=values.device) % desc.pages].view_as(values)
+
+
 _OF_TOKENS: Final = {
     **dict.fromkeys(("expert_index", "destination", "expert_offset"), _of_router),
     **dict.fromkeys(("cos_sin", "position", "slot"), _of_positions),
+    **dict.fromkeys(("query_start", "key_length", "block_table"), _of_sequences),
 }
+
+
+_SCALES: Final = (
+    *("scale", "column_scale", "input_scale", "weight_scale", "key_scale", "value_scale"),
+)
 
 
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
@@ -156,7 +178,7 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.random_(112, 126)
     elif name == "weight_zero_point" and hasattr(desc, "code_dtype"):
         values.random_(4, 12)
-    elif name in ("scale", "column_scale", "input_scale", "weight_scale", "key_scale"):
+    elif name in _SCALES:
         values.copy_(drawn * (1 / 32 if None in bounds else _RANGE / (bounds[1] - bounds[0])))
     elif name in ("input_zero_point", "weight_zero_point"):
         kind = getattr(desc, name.replace("zero_point", "dtype")).value

@@ -323,6 +323,30 @@ def layers_of_whole_rows(draw: Draw, problem: Any) -> Any:
     return replace(problem, input_shape=(*problem.input_shape[:-1], terms), weight_shapes=weights)
 
 
+def whole_sequences(draw: Draw, problem: Any) -> Any:
+    """A problem of `attention` with heads, columns and pages that there may be."""
+    key_heads, group = draw.choice((1, 1, 2, 3)), draw.choice((1, 1, 2, 3, 4, 5, 8, 17))
+    columns, width = (16 * draw.choice((1, 1, 2, 3, 4, 5, 8, 9, 16)) for _ in range(2))
+    tokens = draw.choice((0, *(n for n in EXTENTS if n <= 33)))
+    room = max(2**17 // (max(tokens, 1) * key_heads * group * max(columns, width)), 1)
+    keys = draw.choice([n for n in EXTENTS if n <= min(max(room, 8), 2049)])
+    batch, size = draw.choice((1, 1, 2, 3, 5)), draw.choice((None, 1, 2, 3, 7, 16, 64, 128, 200))
+    codes = problem.cache_dtype in ("int8", "float8_e4m3fn", "float8_e5m2")
+    return replace(
+        problem,
+        query_shape=(tokens, key_heads * group, columns),
+        key_heads=key_heads,
+        batch=batch,
+        max_query=max(tokens - draw.choice((0, 0, 0, 1, 2)), 1),
+        max_key=keys,
+        value_dim=draw.choice((None, width)),
+        pages=max(-(-keys // size) * batch - draw.choice((0, 0, 1)), 1) if size else None,
+        page_size=size,
+        cache_dtype=problem.cache_dtype if codes else None,
+        scale_scope=problem.scale_scope if codes else None,
+    )
+
+
 # Problems whose fields go together in a way that changes of one at a time would miss.
 TOGETHER = {
     **dict.fromkeys(
@@ -336,6 +360,7 @@ TOGETHER = {
     "gguf_dequantize": rows_of_whole_blocks,
     "linear_gguf": layer_of_whole_rows,
     "linear_gguf_merged": layers_of_whole_rows,
+    "attention": whole_sequences,
 }
 
 

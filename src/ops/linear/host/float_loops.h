@@ -19,6 +19,7 @@
 // Of the panels and chains in float_tensor_core.h.
 #include "ops/linear/host/float_codes.h"
 #include "ops/linear/host/float_groups.h"
+#include "ops/linear/host/float_slices.h"
 
 namespace planq::host::PLANQ_LEVEL::floating {
 

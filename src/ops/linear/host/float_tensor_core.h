@@ -58,25 +58,32 @@ struct alignas(64) WideRows {
   std::int32_t exponents[kWideRows][kPanelTerms];
 };
 
-inline void widen_rows(const GemmOperand& operand, std::int64_t row, int rows, std::int64_t term,
-                       std::int64_t terms, WideRows& wide) {
-  const int smallest = format_of(operand.dtype).smallest_exponent();
-  widen_terms(operand, row, rows, term, terms, wide.values);
+// Of the numbers of some rows.
+inline void find_exponents(WideRows& wide, int rows, int smallest) {
   for (int r = 0; r < rows; ++r)
     for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
       const Ints exponents = exponents_of(load(&wide.values[r][i]), smallest);
       *reinterpret_cast<Ints*>(&wide.exponents[r][i]) = paired(exponents, exponents);
     }
 }
+// Of the numbers of a panel, at terms from `first` to `end`.
+inline void find_exponents(WidePanel& panel, int first, int end, int smallest) {
+  for (int i = first; i < end; ++i)
+    *reinterpret_cast<Ints*>(panel.exponents[i]) =
+        paired(exponents_of(load(panel.values[i]), smallest),
+               exponents_of(load(panel.values[i] + kFloatLanes), smallest));
+}
+
+inline void widen_rows(const GemmOperand& operand, std::int64_t row, int rows, std::int64_t term,
+                       std::int64_t terms, WideRows& wide) {
+  widen_terms(operand, row, rows, term, terms, wide.values);
+  find_exponents(wide, rows, format_of(operand.dtype).smallest_exponent());
+}
 
 inline void widen_panel(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
                         std::int64_t term, std::int64_t terms, WidePanel& panel) {
   widen_values(operand, column, columns, term, terms, panel.lines, panel.values);
-  const int smallest = format_of(operand.dtype).smallest_exponent();
-  for (int i = 0; i < kPanelTerms; ++i)
-    *reinterpret_cast<Ints*>(panel.exponents[i]) =
-        paired(exponents_of(load(panel.values[i]), smallest),
-               exponents_of(load(panel.values[i] + kFloatLanes), smallest));
+  find_exponents(panel, 0, kPanelTerms, format_of(operand.dtype).smallest_exponent());
 }
 
 // --- A group of products -------------------------------------------------------------------------
@@ -305,44 +312,6 @@ void add_chains(int count, const ChainArgs& args, const WideRows& rows, int row,
     if (count < kRows)
       return add_chains<Core, kRows - 1>(count, args, rows, row, panel, first, end, join, sums);
   add_chain<Core, kRows>(args, rows, row, panel, first, end, join, sums);
-}
-
-// --- Slices of k ---------------------------------------------------------------------------------
-
-// The scales of a slice of some rows, where blocks have scales. All columns of a panel are in one
-// block.
-inline void scales_of_slice(const Gemm& p, std::int64_t row, int rows, std::int64_t column,
-                            std::int64_t slice, float* scales) {
-  const Epilogue& e = p.epilogue;
-  const float of_weight = static_cast<const float*>(
-      e.weight_scale)[column / linear::kBlockColumns * p.weight_scale_row + slice];
-  const float* const of_input = static_cast<const float*>(e.input_scale) + slice;
-  for (int r = 0; r < rows; ++r) scales[r] = of_input[(row + r) * e.input_scale_row] * of_weight;
-}
-
-// Not inlined: its arrays would be on the stack beside those of the other body.
-template <class Core>
-[[gnu::noinline]] void sums_by_tensor_core(const Gemm& p, const Block& b, float* sums) {
-  static_assert(linear::kBlockColumns % kPanelColumns == 0);
-  WidePanel panel;
-  WideRows rows;
-  float scales[kWideRows];
-  const ChainArgs args{format_of(p.input.dtype).smallest_exponent(),
-                       format_of(p.weight.dtype).smallest_exponent(), p.continues};
-  for (std::int64_t term = 0; term < p.k; term += kPanelTerms) {
-    const std::int64_t terms = std::min<std::int64_t>(kPanelTerms, p.k - term);
-    widen_panel(p.weight, b.column, b.columns, term, terms, panel);
-    for (std::int64_t row = 0; row < b.rows; row += kWideRows) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kWideRows, b.rows - row));
-      widen_rows(p.input, b.row + row, count, term, terms, rows);
-      if (p.joins_by_scales)
-        scales_of_slice(p, b.row + row, count, b.column, term / kPanelTerms, scales);
-      const JoinSlices join{p.joins_by_scales ? scales : nullptr, p.continues};
-      for (int i = 0; i < count; i += kTogether)
-        add_chains<Core>(std::min(kTogether, count - i), args, rows, i, panel, 0,
-                         static_cast<int>(terms), join, sums + (row + i) * kPanelColumns);
-    }
-  }
 }
 
 }  // namespace planq::host::PLANQ_LEVEL::floating

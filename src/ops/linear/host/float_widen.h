@@ -116,11 +116,8 @@ inline void transpose(Floats (&rows)[kFloatLanes]) {
 // Rows of weights, which are columns of a panel once they are transposed.
 using Lines = float[kFloatLanes][kPanelTerms];
 
-// At most kFloatLanes columns of a panel, from rows of weights. Zeros stand for missing columns.
-inline void widen_columns(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
-                          std::int64_t term, std::int64_t terms, Lines& lines, float* to) {
-  if (columns < kFloatLanes) std::memset(lines, 0, sizeof lines);
-  widen_terms(operand, column, columns, term, terms, lines);
+// Columns of a panel from rows of weights: the first of them goes to `to`.
+inline void turn_lines(const Lines& lines, float* to) {
   for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
     Floats block[kFloatLanes];
 #pragma GCC unroll 16
@@ -130,6 +127,14 @@ inline void widen_columns(const GemmOperand& operand, std::int64_t column, std::
     for (int c = 0; c < kFloatLanes; ++c)
       *reinterpret_cast<Floats*>(to + (i + c) * kPanelColumns) = block[c];
   }
+}
+
+// At most kFloatLanes columns of a panel, from rows of weights. Zeros stand for missing columns.
+inline void widen_columns(const GemmOperand& operand, std::int64_t column, std::int64_t columns,
+                          std::int64_t term, std::int64_t terms, Lines& lines, float* to) {
+  if (columns < kFloatLanes) std::memset(lines, 0, sizeof lines);
+  widen_terms(operand, column, columns, term, terms, lines);
+  turn_lines(lines, to);
 }
 
 // The numbers of a panel; zeros stand for missing columns and terms. `lines`: aligned room.

@@ -1,0 +1,163 @@
+// attention on CUDA: a block checks what the device says of sequences, others have tiles of rows.
+// The spans of few rows have blocks of their own, so that one sequence alone keeps all
+// multiprocessors busy; another kernel merges them. The file that includes this names the type of
+// the queries: see cuda/element.cuh.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/scratch.h"
+#include "core/sku.h"
+#include "cuda/divider.cuh"
+#include "cuda/element.cuh"
+#include "cuda/neighbours.cuh"
+#include "ops/attention/attention/tiles.cuh"
+
+namespace planq::attention {
+namespace {
+
+using cuda::Element;
+
+// Rows whose spans have blocks of their own: at most so many.
+constexpr int64_t kSplitRows = 4096;
+
+int64_t rows_of(const Fields& f) { return f.query_shape[0] * f.query_shape[1]; }
+int64_t spans_of(const Fields& f) { return cuda::ceil_div(f.max_key, math::kSpanKeys); }
+bool splits(const Fields& f) { return spans_of(f) > 1 && rows_of(f) <= kSplitRows; }
+
+struct Room {
+  std::int32_t* starts_are_right;
+  float* states;
+  std::size_t bytes;
+
+  // `rows`: with states of their spans.
+  Room(const Fields& f, int64_t rows, Scratch scratch) {
+    starts_are_right = scratch.take<std::int32_t>(1);
+    states = scratch.take<float>(static_cast<std::size_t>(rows * spans_of(f) * (2 + f.value_dim)));
+    bytes = scratch.bytes();
+  }
+};
+std::size_t workspace(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  return Room(f, splits(f) ? rows_of(f) : 0, Scratch()).bytes;
+}
+// Fewer tokens may split where more do not.
+std::size_t largest_workspace(const Descriptor& descriptor, const Device&) {
+  const Fields& f = descriptor.as<Fields>();
+  return Room(f, spans_of(f) > 1 ? std::min(rows_of(f), kSplitRows) : 0, Scratch()).bytes;
+}
+
+// --- Launches ------------------------------------------------------------------------------------
+
+// A tile has 16 rows, or 64 where a sequence may have more and values are no wider than 128
+// columns.
+template <int kRowTiles_, int kColumnTiles_>
+struct Shape16 {
+  static constexpr int kRowTiles = kRowTiles_, kColumnTiles = kColumnTiles_;
+  static constexpr int kRows = 16 * kRowTiles;
+};
+using FewRows = Shape16<1, 4>;
+using ManyRows = Shape16<4, 4>;
+using WideRows = Shape16<1, 16>;
+
+template <class Use>
+Status by_shape(const Fields& f, const Use& use) {
+  constexpr int64_t kNarrow = int64_t{kTileWarps} * FewRows::kColumnTiles * 8;
+  const int64_t group = f.query_shape[1] / f.key_heads;
+  if (f.value_dim > kNarrow) return use(WideRows{});
+  if (std::min(f.max_query, f.query_shape[0]) * group <= FewRows::kRows) return use(FewRows{});
+  return use(ManyRows{});
+}
+
+template <class Shape>
+int shared_bytes(int64_t columns, int64_t value_columns) {
+  return TileMemory<Element, Shape::kRows>(nullptr, columns, value_columns).bytes;
+}
+
+bool has_eights(const OperandView& view, int64_t columns) {
+  const int size = bits_of(view.dtype) / 8;
+  return cuda::has_whole_words(view, columns * size, size, 8 * size);
+}
+
+template <DType kCache, class Shape>
+Status launch_tiles(const Call& call, TileArgs args, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Layout& p = args.p;
+  const int64_t rows = std::min(f.max_query, p.tokens) * p.group();
+  args.tiles = std::max<int64_t>(cuda::ceil_div(rows, Shape::kRows), 1);
+  args.count = args.tiles * p.key_heads * (args.states ? p.batch * args.spans : p.batch + 1);
+  const cuda::Grid grid = {.blocks = std::min(args.count, cuda::kMaxIndex),
+                           .threads = dim3(kTileThreads),
+                           .shared_bytes = shared_bytes<Shape>(f.query_shape.last(), f.value_dim)};
+  return cuda::launch(attend_tiles<Element, kCache, Shape::kRowTiles, Shape::kColumnTiles>, grid,
+                      args, bound);
+}
+
+template <DType kCache>
+Status prepare(const Descriptor& descriptor, const Device&, State&) {
+  const Fields& f = descriptor.as<Fields>();
+  PLANQ_TRY(cuda::preload(check_sequences));
+  PLANQ_TRY(cuda::preload(finish_rows));
+  // Fewer tokens may have another shape. A kernel is loaded once, for all columns that there may
+  // be.
+  const auto load = [](auto shape) {
+    using Shape = decltype(shape);
+    constexpr int64_t kMostValues = int64_t{kTileWarps} * Shape::kColumnTiles * 8;
+    return cuda::preload(attend_tiles<Element, kCache, Shape::kRowTiles, Shape::kColumnTiles>,
+                         shared_bytes<Shape>(kMostKeyColumns, kMostValues));
+  };
+  PLANQ_TRY(by_shape(f, load));
+  return load(FewRows{});
+}
+
+template <DType kCache>
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& own = call.operands;
+  const bool split = splits(f);
+  const Room room(f, split ? rows_of(f) : 0, Scratch(call.workspace));
+  const CudaArgs shared{Layout(call), f.output_dtype, room.starts_are_right,
+                        split ? room.states : nullptr, split ? spans_of(f) : 1};
+  const cuda::Grid one = {.blocks = 1, .threads = dim3(kCheckThreads)};
+  const CheckArgs check{shared.p, room.starts_are_right, static_cast<int64_t*>(own[kInvalid].data)};
+  PLANQ_TRY(cuda::launch(check_sequences, one, check, bound));
+  if (rows_of(f) == 0) return Status::success();
+  const TileArgs args{shared,
+                      has_eights(own[kQuery], f.query_shape.last()),
+                      has_eights(own[kKeyCache], f.query_shape.last()),
+                      has_eights(own[kValueCache], f.value_dim),
+                      0,
+                      0};
+  PLANQ_TRY(by_shape(
+      f, [&](auto shape) { return launch_tiles<kCache, decltype(shape)>(call, args, bound); }));
+  if (!split) return Status::success();
+  const cuda::Grid grid = {.blocks = rows_of(f), .threads = dim3(kRowThreads)};
+  return cuda::launch(finish_rows, grid, shared, bound);
+}
+
+template <DType kCache>
+constexpr Kernel make_kernel() {
+  return {.op = "attention",
+          .arithmetic = name_of(Accumulation::TensorSm90),
+          .body = "tiles",
+          .dtypes = kDTypes<cuda::kElement, kCache>,
+          .revision = 1,
+          .backend = Backend::Cuda,
+          .arch = {90, 90},
+          .rank = 0,
+          .guarantee = kGuarantee<cuda::kElement>,
+          .rejects = rejects<cuda::kElement, kCache>,
+          .workspace = workspace,
+          .prepare = prepare<kCache>,
+          .bind = bind<kCache>,
+          .largest_workspace = largest_workspace};
+}
+
+constexpr std::array kKernels = {make_kernel<cuda::kElement>(), make_kernel<DType::Int8>(),
+                                 make_kernel<DType::Float8E4M3FN>(),
+                                 make_kernel<DType::Float8E5M2>()};
+
+}  // namespace
+}  // namespace planq::attention
