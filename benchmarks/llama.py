@@ -1,6 +1,7 @@
 """Measures linear_gguf beside ggml, and Gemma 3 beside llama.cpp, on the host.
 
-    python3 benchmarks/llama.py [MODEL.gguf] [--threads 1,2] [--turns 5] [--json FOLDER]
+    python3 benchmarks/llama.py [MODEL.gguf] [--threads 1,2] [--turns 5] [--note TEXT]
+        [--json FOLDER]
 
 Without a model, products alone. README.md in this folder says what is measured and how to read it.
 """
@@ -222,6 +223,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("model", nargs="?", type=Path, help="Gemma 3, a GGUF file")
     parser.add_argument("--threads", default="1,2", help="of the host, several runs")
     parser.add_argument("--turns", type=int, default=5, help="of each measurement; the best counts")
+    parser.add_argument("--note", help="what the record says of the machine besides")
     parser.add_argument("--json", type=Path, help="the folder of records")
     given = parser.parse_args(words)
     counts = [int(count) for count in given.threads.split(",")]
@@ -245,6 +247,7 @@ def main(words: list[str]) -> int:
             | {"xllamacpp": ggml.release(), "ggml": ", ".join(ggml.instructions())},
             "model": given.model.name if given.model else None,
             "turns": given.turns,
+            **({"note": given.note} if given.note else {}),
             "llama": measured,
         }
         file = given.json / "host" / "llama.json"

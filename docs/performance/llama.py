@@ -38,6 +38,7 @@ def section(runs: Sequence[Run]) -> list[str]:
             f"{machine['instructions']}, ggml of xllamacpp {versions['xllamacpp']} with "
             f"{versions['ggml']}. Build `{run.build}` of planq, {run.date}."
         )
+        told += f" {facts['note']}" if "note" in facts else ""
         lines += [*textwrap.wrap(told, 100), "", *INTRODUCTION.splitlines(), ""]
         lines += table(
             ["type", "rows", "threads", "µs", "GB/s", "read, GB/s", "TOPS", "ggml, µs", "×"],

@@ -25,6 +25,8 @@ constexpr int kHeldKeys = 8 * kTileWarps;
 // Elements between rows in shared memory beyond their own: rows then begin in other banks.
 constexpr int kPad = 8;
 constexpr int kScorePitch = kBlock + 4, kWeightPitch = kBlock + kPad;
+// The place of a key that the cache lacks. Strides, and so places, may be negative.
+constexpr int64_t kNoPlace = INT64_MIN;
 
 struct TileArgs : CudaArgs {
   bool whole_query, whole_key, whole_value;  // eight neighbours are a word that is aligned
@@ -309,7 +311,7 @@ class Tile {
       const Place at = p_.place_of(sequence_, block + j);
       lacks = at.page < 0;
       const auto offset = [&](const Side& side) {
-        return lacks ? -1 : at.page * side.page + at.place * side.place + key_head_ * side.head;
+        return lacks ? kNoPlace : at.page * side.page + at.place * side.place + key_head_ * side.head;
       };
       memory_.key_at[j] = offset(p_.key);
       memory_.value_at[j] = offset(p_.value);
@@ -320,7 +322,7 @@ class Tile {
     if (!__syncthreads_or(lacks)) return;
     each_row([&](int r, Row& row) {
       for (int key = memory_.first[r]; key < memory_.end[r]; ++key)
-        row.lost = row.lost || memory_.key_at[key] < 0;
+        row.lost = row.lost || memory_.key_at[key] == kNoPlace;
     });
   }
 
@@ -337,7 +339,7 @@ class Tile {
     for (int i = threadIdx.x; i < kHeldKeys * units; i += kTileThreads) {
       const int row = i / units, column = i % units * 8, j = at + row;
       uint4 eight = {0, 0, 0, 0};
-      if (first <= j && j < end && places[j] >= 0)
+      if (first <= j && j < end && places[j] != kNoPlace)
         eight = load_eight<T, kCache>(side.data + (places[j] + column) * kBytes, whole);
       if (kValues) odd = odd || has_odd<T>(eight);
       *reinterpret_cast<uint4*>(memory_.held + row * memory_.held_pitch + column) = eight;
