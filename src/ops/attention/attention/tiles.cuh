@@ -311,7 +311,8 @@ class Tile {
       const Place at = p_.place_of(sequence_, block + j);
       lacks = at.page < 0;
       const auto offset = [&](const Side& side) {
-        return lacks ? kNoPlace : at.page * side.page + at.place * side.place + key_head_ * side.head;
+        return lacks ? kNoPlace
+                     : at.page * side.page + at.place * side.place + key_head_ * side.head;
       };
       memory_.key_at[j] = offset(p_.key);
       memory_.value_at[j] = offset(p_.value);
