@@ -13,6 +13,7 @@ import datetime
 import itertools
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -176,11 +177,12 @@ def texts(path: Path, threads: int, turns: int) -> dict[str, Any]:
     peer = ggml.Texts(path, threads, PROMPT + WRITTEN + 64)
     drawn = np.random.default_rng(2).integers(3, model.sizes.vocabulary, PROMPT - 1)
     prompt = [2, *drawn.tolist()]
-    own, other = np.zeros(2), np.zeros(2)
+    own, other = [0.0, 0.0], [0.0, 0.0]
     for turn in range(turns + 1):
         found = own_rates(model, prompt), peer.rates(prompt, WRITTEN)
         if turn:
-            own, other = np.maximum(own, found[0]), np.maximum(other, found[1])
+            own = [max(pair) for pair in zip(own, found[0], strict=True)]
+            other = [max(pair) for pair in zip(other, found[1], strict=True)]
     seconds = [of_products(model, rows, turns) for rows in (PROMPT, 1)]
     parts = zip(("prompt", "text"), own, other, seconds, (PROMPT, 1), strict=True)
     return {
@@ -218,19 +220,46 @@ def table(found: dict[str, Any]) -> Iterator[str]:
             )
 
 
+def part_of(part: str, threads: int, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """What is measured on so many threads."""
+    if part == "texts":
+        return [texts(given.model, threads, given.turns)]
+    return list(products(threads, given.turns))
+
+
+def in_process(part: str, threads: int, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """The same in a process of its own, where NumPy's library has as many threads and no more."""
+    words = [str(given.model)] if given.model else []
+    words += ["--threads", str(threads), "--turns", str(given.turns), "--part", part]
+    libraries = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    done = subprocess.run(
+        [sys.executable, __file__, *words],
+        env={**os.environ, **dict.fromkeys(libraries, str(threads))},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Measure beside ggml and llama.cpp.")
     parser.add_argument("model", nargs="?", type=Path, help="Gemma 3, a GGUF file")
     parser.add_argument("--threads", default="1,2", help="of the host, several runs")
     parser.add_argument("--turns", type=int, default=5, help="of each measurement; the best counts")
+    parser.add_argument("--part", choices=["products", "texts"], help=argparse.SUPPRESS)
     parser.add_argument("--note", help="what the record says of the machine besides")
     parser.add_argument("--json", type=Path, help="the folder of records")
     given = parser.parse_args(words)
     counts = [int(count) for count in given.threads.split(",")]
-    measured = {
-        "products": [each for count in counts for each in products(count, given.turns)],
-        "texts": [texts(given.model, count, given.turns) for count in counts if given.model],
-    }
+    if given.part:
+        print(json.dumps(part_of(given.part, counts[0], given)))
+        return 0
+    parts = ("products", "texts") if given.model else ("products",)
+    measured: dict[str, list[Any]] = {"products": [], "texts": []}
+    for part, count in itertools.product(parts, counts):
+        measured[part] += in_process(part, count, given)
     print("\n".join(table(measured)))
     if given.json:
         record = {

@@ -1060,6 +1060,7 @@ def test_products_are_measured_beside_ggml(
     """Both compute one thing, but for what codes of activations lose."""
     for name, value in (("SIDE", 256), ("COLD", 1), ("LEAST", 0.0), ("ROWS", (1, 3))):
         monkeypatch.setattr(llama, name, value)
+    monkeypatch.setattr(llama, "in_process", llama.part_of)
     assert llama.main(["--threads", "1", "--turns", "1", "--json", str(tmp_path)]) == 0
     record = json.loads((tmp_path / "host" / "llama.json").read_text())
     found = record["llama"]["products"]

@@ -69,8 +69,8 @@ class AttentionDescriptor(Descriptor):
         what each span of 1024 keys makes of each row: ``value_dim + 2`` numbers of float32.
 
     Guarantee:
-        Every kernel is BIT_EXACT and batch-invariant. ``invalid`` is of all tokens. CUDA kernels
-        are for compute capability 9.0.
+        Every kernel is BIT_EXACT and batch-invariant. ``invalid`` is of all tokens. On GPUs other
+        than those of compute capability 9.0, each step of a tensor core is computed, which is slow.
 
     Attributes:
         query_shape: Shape of ``query``. The number of tokens may be a ``Dim``.
@@ -79,7 +79,8 @@ class AttentionDescriptor(Descriptor):
         batch: How many sequences there are.
         max_query: The most tokens of a sequence.
         max_key: The most keys of a sequence.
-        pages: How many pages the cache has. None: there are no pages.
+        pages: How many pages the cache has; with ``page_size`` by default as many as all
+            sequences may have together. None: there are no pages.
         page_size: How many keys a page holds. None: there are no pages.
         layout: The order of the axes of a page.
         input_dtype: Element type of ``query``.
@@ -96,7 +97,7 @@ class AttentionDescriptor(Descriptor):
     Raises:
         DescriptorError: A type that is not listed, a query without three axes, heads that are no
             multiple of ``key_heads``, columns that tensor cores do not take, a number that is not
-            positive, pages without a size or the other way around, or scales for a cache of floats.
+            positive, pages without a size, or scales for a cache of floats.
 
     Source:
         FlashAttention ``flash_attn_varlen_func`` and ``flash_attn_with_kvcache``; FlashInfer
@@ -144,7 +145,7 @@ class AttentionArgs:
         sink: A score of each head; only with ``with_sink``.
         lse: Where logarithms go; only with ``with_lse``.
         scale: What scores are multiplied by, a positive number; it is rounded to float32.
-        invalid: Where the number of tokens without an answer goes.
+        invalid: Where the number of tokens without an answer goes; it may be left out.
     """
 
     query: Tensor
@@ -159,7 +160,7 @@ class AttentionArgs:
     sink: Tensor | None = None
     lse: Tensor | None = None
     scale: Scalar
-    invalid: Tensor
+    invalid: Tensor | None = None
 
 
 class AttentionPlan(Plan):

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
 
 #include "core/scratch.h"
 #include "core/sku.h"
@@ -62,13 +63,15 @@ using FewRows = Shape16<1, 4>;
 using ManyRows = Shape16<4, 4>;
 using WideRows = Shape16<1, 16>;
 
-template <class Use>
+// The model takes so long that shapes make no difference.
+template <class Steps, class Use>
 Status by_shape(const Fields& f, const Use& use) {
   constexpr int64_t kNarrow = int64_t{kTileWarps} * FewRows::kColumnTiles * 8;
   const int64_t group = f.query_shape[1] / f.key_heads;
   if (f.value_dim > kNarrow) return use(WideRows{});
-  if (std::min(f.max_query, f.query_shape[0]) * group <= FewRows::kRows) return use(FewRows{});
-  return use(ManyRows{});
+  if constexpr (std::is_same_v<Steps, TensorCoreSteps>)
+    if (std::min(f.max_query, f.query_shape[0]) * group > FewRows::kRows) return use(ManyRows{});
+  return use(FewRows{});
 }
 
 template <class Shape>
@@ -76,12 +79,28 @@ int shared_bytes(int64_t columns, int64_t value_columns) {
   return TileMemory<Element, Shape::kRows>(nullptr, columns, value_columns).bytes;
 }
 
+template <DType kCache, class Steps>
+Reason rejects_on(const Descriptor& descriptor, const Device& device) {
+  const Reason reason = rejects<cuda::kElement, kCache>(descriptor, device);
+  if (!reason.accepted()) return reason;
+  const Fields& f = descriptor.as<Fields>();
+  std::int64_t needed = 0;
+  (void)by_shape<Steps>(f, [&](auto shape) {
+    needed = shared_bytes<decltype(shape)>(f.query_shape.last(), f.value_dim);
+    return Status::success();
+  });
+  const auto room = static_cast<int64_t>(device.shared_memory_per_block);
+  if (needed <= room) return Reason::accept();
+  return Reason::refuse(ReasonKind::Device, "needs ", needed,
+                        " bytes of shared memory for a block, the device has ", room);
+}
+
 bool has_eights(const OperandView& view, int64_t columns) {
   const int size = bits_of(view.dtype) / 8;
   return cuda::has_whole_words(view, columns * size, size, 8 * size);
 }
 
-template <DType kCache, class Shape>
+template <DType kCache, class Steps, class Shape>
 Status launch_tiles(const Call& call, TileArgs args, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const Layout& p = args.p;
@@ -91,28 +110,31 @@ Status launch_tiles(const Call& call, TileArgs args, Bound& bound) {
   const cuda::Grid grid = {.blocks = std::min(args.count, cuda::kMaxIndex),
                            .threads = dim3(kTileThreads),
                            .shared_bytes = shared_bytes<Shape>(f.query_shape.last(), f.value_dim)};
-  return cuda::launch(attend_tiles<Element, kCache, Shape::kRowTiles, Shape::kColumnTiles>, grid,
-                      args, bound);
+  return cuda::launch(attend_tiles<Element, kCache, Steps, Shape::kRowTiles, Shape::kColumnTiles>,
+                      grid, args, bound);
 }
 
-template <DType kCache>
-Status prepare(const Descriptor& descriptor, const Device&, State&) {
+template <DType kCache, class Steps>
+Status prepare(const Descriptor& descriptor, const Device& device, State&) {
   const Fields& f = descriptor.as<Fields>();
   PLANQ_TRY(cuda::preload(check_sequences));
   PLANQ_TRY(cuda::preload(finish_rows));
   // Fewer tokens may have another shape. A kernel is loaded once, for all columns that there may
   // be.
-  const auto load = [](auto shape) {
+  const auto load = [&](auto shape) {
     using Shape = decltype(shape);
     constexpr int64_t kMostValues = int64_t{kTileWarps} * Shape::kColumnTiles * 8;
-    return cuda::preload(attend_tiles<Element, kCache, Shape::kRowTiles, Shape::kColumnTiles>,
-                         shared_bytes<Shape>(kMostKeyColumns, kMostValues));
+    const int most = shared_bytes<Shape>(kMostKeyColumns, kMostValues);
+    const auto room = static_cast<int>(device.shared_memory_per_block);
+    return cuda::preload(
+        attend_tiles<Element, kCache, Steps, Shape::kRowTiles, Shape::kColumnTiles>,
+        std::min(most, room));
   };
-  PLANQ_TRY(by_shape(f, load));
+  PLANQ_TRY(by_shape<Steps>(f, load));
   return load(FewRows{});
 }
 
-template <DType kCache>
+template <DType kCache, class Steps>
 Status bind(const Call& call, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const Operands& own = call.operands;
@@ -130,34 +152,41 @@ Status bind(const Call& call, Bound& bound) {
                       has_eights(own[kValueCache], f.value_dim),
                       0,
                       0};
-  PLANQ_TRY(by_shape(
-      f, [&](auto shape) { return launch_tiles<kCache, decltype(shape)>(call, args, bound); }));
+  PLANQ_TRY(by_shape<Steps>(f, [&](auto shape) {
+    return launch_tiles<kCache, Steps, decltype(shape)>(call, args, bound);
+  }));
   if (!split) return Status::success();
   const cuda::Grid grid = {.blocks = rows_of(f), .threads = dim3(kRowThreads)};
   return cuda::launch(finish_rows, grid, shared, bound);
 }
 
-template <DType kCache>
-constexpr Kernel make_kernel() {
+// On sm_90 its tensor cores make the steps; other GPUs compute the model of these.
+template <DType kCache, class Steps>
+constexpr Kernel make_kernel(std::string_view body, ArchRange arch, std::int16_t rank) {
   return {.op = "attention",
           .arithmetic = name_of(Accumulation::TensorSm90),
-          .body = "tiles",
+          .body = body,
           .dtypes = kDTypes<cuda::kElement, kCache>,
           .revision = 1,
           .backend = Backend::Cuda,
-          .arch = {90, 90},
-          .rank = 0,
+          .arch = arch,
+          .rank = rank,
           .guarantee = kGuarantee<cuda::kElement>,
-          .rejects = rejects<cuda::kElement, kCache>,
+          .rejects = rejects_on<kCache, Steps>,
           .workspace = workspace,
-          .prepare = prepare<kCache>,
-          .bind = bind<kCache>,
+          .prepare = prepare<kCache, Steps>,
+          .bind = bind<kCache, Steps>,
           .largest_workspace = largest_workspace};
 }
+template <DType kCache>
+constexpr Kernel kTiles = make_kernel<kCache, TensorCoreSteps>("tiles", {90, 90}, 0);
+template <DType kCache>
+constexpr Kernel kModel = make_kernel<kCache, ModelSteps>("model", {80, kLastArch}, 1);
 
-constexpr std::array kKernels = {make_kernel<cuda::kElement>(), make_kernel<DType::Int8>(),
-                                 make_kernel<DType::Float8E4M3FN>(),
-                                 make_kernel<DType::Float8E5M2>()};
+constexpr Kernel kKernels[] = {kTiles<cuda::kElement>,      kTiles<DType::Int8>,
+                               kTiles<DType::Float8E4M3FN>, kTiles<DType::Float8E5M2>,
+                               kModel<cuda::kElement>,      kModel<DType::Int8>,
+                               kModel<DType::Float8E4M3FN>, kModel<DType::Float8E5M2>};
 
 }  // namespace
 }  // namespace planq::attention

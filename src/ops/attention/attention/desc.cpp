@@ -48,16 +48,16 @@ Fault check_heads(const Descriptor& descriptor) {
 }
 
 // The cache is a tensor like others.
-Fault check_cache(const Fields& f) {
+Fault check_cache(Fields& f) {
   if (Fault fault = counted("batch", f.batch); !fault.ok()) return fault;
   if (Fault fault = counted("max_query", f.max_query); !fault.ok()) return fault;
   if (Fault fault = counted("max_key", f.max_key); !fault.ok()) return fault;
   if (f.window > 0)
     if (Fault fault = counted("window", f.window); !fault.ok()) return fault;
-  if ((f.pages > 0) != (f.page_size > 0))
-    return {f.pages > 0 ? "page_size" : "pages",
-            "expected a number beside the other's: a cache has pages of a size, or none"};
+  if (f.pages > 0 && f.page_size == 0)
+    return {"page_size", "expected a number, since the cache has pages, got None"};
   const bool paged = f.page_size > 0;
+  if (paged && f.pages == 0) f.pages = f.batch * ((f.max_key - 1) / f.page_size + 1);
   const std::int64_t pages = paged ? f.pages : f.batch, places = paged ? f.page_size : f.max_key;
   for (const std::int64_t columns : {f.query_shape.last(), f.value_dim})
     if (Fault fault = checks::shape(paged ? "pages" : "max_key",

@@ -103,7 +103,7 @@ inline constexpr auto kOperands = operands(
      {"sink", Role::Input, DType::Float32, axis_of("query_shape", 1), "with_sink"},
      {"lse", Role::Output, DType::Float32, leading("query_shape"), "with_lse"},
      scalar("scale", Role::Input, DType::Float64),
-     {"invalid", Role::Output, DType::Int64, 1}});
+     tensor("invalid", Role::Output, DType::Int64, 1).optional()});
 
 constexpr MathPrecision math_of(DType input) {
   return input == DType::Float16 ? MathPrecision::TensorCoreF16 : MathPrecision::TensorCoreBF16;

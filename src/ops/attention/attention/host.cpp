@@ -154,7 +154,8 @@ template <DType kInput, DType kCache>
 Status compute(const Call& call, const Stream& stream) {
   const Layout p(call);
   const Shares shares(p, call.fields<Fields>().output_dtype);
-  *static_cast<int64_t*>(call.operands[kInvalid].data) = count_invalid(p, shares.right());
+  if (auto* const invalid = static_cast<int64_t*>(call.operands[kInvalid].data))
+    *invalid = count_invalid(p, shares.right());
   const AttendRows attend = attend_rows<kInput, kCache>();
   host::parallel_for(stream.threads, shares.size(), std::max<int64_t>(kGrain / shares.work(), 1),
                      [&](int64_t first, int64_t last) {

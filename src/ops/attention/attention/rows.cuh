@@ -48,7 +48,7 @@ struct CudaArgs {
 struct CheckArgs {
   Layout p;
   std::int32_t* starts_are_right;
-  int64_t* invalid;
+  int64_t* invalid;  // null: nobody asks
 };
 constexpr int kCheckThreads = 1024;
 
@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(kCheckThreads)
   if (threadIdx.x == 0) count = 0;
   const bool right = starts_are_right(args.p);
   int64_t own = 0;
-  if (right)
+  if (right && args.invalid)
     for (int64_t i = threadIdx.x / cuda::kWarp; i < args.p.batch; i += kCheckThreads / cuda::kWarp)
       own += invalid_tokens(args.p, i);
   if (own != 0) atomicAdd(&count, static_cast<unsigned long long>(own));
   __syncthreads();
   if (threadIdx.x != 0) return;
   *args.starts_are_right = right ? 1 : 0;
-  *args.invalid = right ? static_cast<int64_t>(count) : args.p.tokens;
+  if (args.invalid) *args.invalid = right ? static_cast<int64_t>(count) : args.p.tokens;
 }
 
 // --- Rows whose spans have blocks of their own ---------------------------------------------------

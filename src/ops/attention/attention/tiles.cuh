@@ -1,9 +1,9 @@
-// Tiles of attention on the tensor cores of sm_90: a block has some rows of one sequence whose
+// Tiles of attention: a block has some rows of one sequence whose
 // heads share a key head, and goes through their keys block by block. Four warps share the keys of
 // a block as they make scores, the columns of values as they weigh them, and the rows in between.
 //
-// Steps of mma.sync over 16 columns, or over 16 keys, are the steps of docs/numerics/attention.md,
-// and each sum is one chain of them. So neither the shape of a tile nor what rows it has changes a
+// Steps over 16 columns, or over 16 keys, are those of docs/numerics/attention.md, and each sum is
+// one chain of them. So neither the shape of a tile nor what rows it has changes a
 // bit.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "cuda/pairs.cuh"
 #include "ops/affine/affine.h"
 #include "ops/attention/attention/rows.cuh"
+#include "ops/attention/attention/steps.cuh"
 
 namespace planq::attention {
 namespace {
@@ -125,7 +126,7 @@ template <class T>
 __device__ __forceinline__ std::uint32_t word_at(const T* pair) {
   return *reinterpret_cast<const std::uint32_t*>(pair);
 }
-// The words of a step's first factor: 16 rows from `from` on, as multiply_add_floats() wants them.
+// The words of a step's first factor: 16 rows from `from` on, as multiply_add() wants them.
 template <class T>
 __device__ __forceinline__ void load_rows(std::uint32_t (&a)[4], const T* from, int pitch) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
@@ -141,7 +142,7 @@ enum Kind : int { kNumbers, kZeros, kLost };
 
 // kRowTiles: the rows of a block, by 16. kColumnTiles: the most columns of values that a warp has,
 // by 8.
-template <class T, DType kCache, int kRowTiles, int kColumnTiles>
+template <class T, DType kCache, class Steps, int kRowTiles, int kColumnTiles>
 class Tile {
  public:
   static constexpr int kRows = 16 * kRowTiles;
@@ -361,7 +362,7 @@ class Tile {
       for (int m = 0; m < kRowTiles; ++m) {
         std::uint32_t a[4];
         load_rows(a, memory_.query + 16 * m * memory_.query_pitch + k, memory_.query_pitch);
-        cuda::multiply_add_floats<T>(sums[m], a, b0, b1);
+        Steps::template multiply_add<T>(sums[m], a, b0, b1);
       }
     }
     float* const to = memory_.scores + lane_ / 4 * kScorePitch + at + warp_ * 8 + lane_ % 4 * 2;
@@ -509,8 +510,8 @@ class Tile {
         float sums[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums[i] = found_[m][c][i];
-        cuda::multiply_add_floats<T>(sums, a[m][0], b[0], b[1]);
-        cuda::multiply_add_floats<T>(sums, a[m][1], b[2], b[3]);
+        Steps::template multiply_add<T>(sums, a[m][0], b[0], b[1]);
+        Steps::template multiply_add<T>(sums, a[m][1], b[2], b[3]);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           if (only < 0 || only == 16 * m + lane_ / 4 + i / 2 * 8) found_[m][c][i] = sums[i];
@@ -636,13 +637,13 @@ __device__ __forceinline__ void fill_tokens(const TileArgs& args, bool right, in
 
 // What there is to do, in this order: sequences, their tiles, key heads, spans. Where spans have no
 // blocks of their own, tokens of no sequence are one more sequence.
-template <class T, DType kCache, int kRowTiles, int kColumnTiles>
+template <class T, DType kCache, class Steps, int kRowTiles, int kColumnTiles>
 __global__ void __launch_bounds__(kTileThreads)
     attend_tiles(const __grid_constant__ TileArgs args) {
   const Layout& p = args.p;
   const TileMemory<T, 16 * kRowTiles> memory(cuda::dynamic_shared(), p.key.columns,
                                              p.value.columns);
-  Tile<T, kCache, kRowTiles, kColumnTiles> tile(args, memory);
+  Tile<T, kCache, Steps, kRowTiles, kColumnTiles> tile(args, memory);
   const bool right = *args.starts_are_right != 0;
 #pragma unroll 1
   for (int64_t work = blockIdx.x; work < args.count; work += gridDim.x) {

@@ -50,9 +50,17 @@ attention::Fields fields_of(const Problem& p) {
   return f;
 }
 
+template <class Steps>
+Status bind_by(int cache, const Call& call, Bound& bound) {
+  constexpr Status (*kBinds[])(const Call&, Bound&) = {
+      attention::bind<cuda::kElement, Steps>, attention::bind<DType::Int8, Steps>,
+      attention::bind<DType::Float8E4M3FN, Steps>, attention::bind<DType::Float8E5M2, Steps>};
+  return kBinds[cache](call, bound);
+}
+
 }  // namespace
 
-extern "C" void attend(const Problem* problem, const Given* given) {
+extern "C" void attend(const Problem* problem, const Given* given, bool by_model) {
   Descriptor descriptor;
   descriptor.as<attention::Fields>() = fields_of(*problem);
   const auto& f = descriptor.as<attention::Fields>();
@@ -73,9 +81,8 @@ extern "C" void attend(const Problem* problem, const Given* given) {
       (reinterpret_cast<std::uintptr_t>(room.data()) + 255) / 256 * 256);
   State state;
   Bound bound;
-  constexpr Status (*kBinds[])(const Call&, Bound&) = {
-      attention::bind<cuda::kElement>, attention::bind<DType::Int8>,
-      attention::bind<DType::Float8E4M3FN>, attention::bind<DType::Float8E5M2>};
   const Call call{descriptor, device, state, Operands(views), {base, room.size() - 256}};
-  if (!kBinds[problem->cache](call, bound).ok()) std::abort();
+  const Status status = by_model ? bind_by<attention::ModelSteps>(problem->cache, call, bound)
+                                 : bind_by<attention::TensorCoreSteps>(problem->cache, call, bound);
+  if (!status.ok()) std::abort();
 }

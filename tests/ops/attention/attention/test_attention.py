@@ -428,8 +428,7 @@ FIELDS = {
         ({"max_key": 2**31}, "max_key", "got 2147483648"),
         ({"window": 2**31}, "window", "got 2147483648"),
         ({"window": 0}, "window", "0"),
-        ({"pages": 5}, "page_size", "beside the other"),
-        ({"page_size": 5}, "pages", "beside the other"),
+        ({"pages": 5}, "page_size", "the cache has pages, got None"),
         ({"input_dtype": "float32"}, "input_dtype", "float32"),
         ({"cache_dtype": "float16"}, "cache_dtype", "float16"),
         ({"output_dtype": "int8"}, "output_dtype", "int8"),
@@ -458,6 +457,8 @@ def test_defaults() -> None:
     assert operands["key_cache"].shape == (2, 100, 2, 64)
     assert operands["query_start"].shape == (3,)
     assert operands["key_scale"].shape == (1,)
+    paged: Any = planq.AttentionDescriptor(**FIELDS, page_size=16)
+    assert paged.operands()["key_cache"].shape == (14, 16, 2, 64)
     token: Any = replace(codes, pages=9, page_size=16, scale_scope="token", layout="hnd")
     operands = token.operands()
     assert operands["key_cache"].shape == (9, 2, 16, 64)
@@ -483,6 +484,10 @@ def test_wrong_operands_are_named() -> None:
     desc: Any = planq.AttentionDescriptor(**vars(problem))
     plan = planq.Plan.select(planq.HOST, desc)
     plan.run(planq.HOST, None, planq.AttentionArgs(**given))
+    wanted = given["output"].tobytes()
+    given["output"][:] = 0
+    plan.run(planq.HOST, None, planq.AttentionArgs(**given | {"invalid": None}))
+    assert given["output"].tobytes() == wanted
     for name, wrong in (
         ("key_cache", normal(1, 8, 2, 16, dtype="float16")),
         ("query_start", np.array([0, 2], np.int64)),

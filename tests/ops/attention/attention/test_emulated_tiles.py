@@ -94,13 +94,16 @@ def kernels(
     return request.param, emulated(source, folder, "-mfma", flag)
 
 
-def run(library: ctypes.CDLL, problem: Problem, held: Arrays) -> None:
+def run(library: ctypes.CDLL, problem: Problem, held: Arrays, *, by_model: bool = False) -> None:
     """The kernels on these operands."""
     given = (Given * len(NAMES))(*(given_to(held.get(name)) for name in NAMES))
-    library.attend(ctypes.byref(fields_of(problem)), given)
+    library.attend(ctypes.byref(fields_of(problem)), given, ctypes.c_bool(by_model))
 
 
-def test_kernels_have_the_bits_of_the_reference(kernels: tuple[str, ctypes.CDLL]) -> None:
+@pytest.mark.parametrize("by_model", [False, True], ids=["tensor cores", "model"])
+def test_kernels_have_the_bits_of_the_reference(
+    kernels: tuple[str, ctypes.CDLL], by_model: bool
+) -> None:
     """All cases: tiles of few rows, of many and of wide values; spans together and apart.
 
     In vectors, with rows that begin anywhere and lie apart, and with caches that run backwards.
@@ -117,7 +120,7 @@ def test_kernels_have_the_bits_of_the_reference(kernels: tuple[str, ctypes.CDLL]
             if name not in held:
                 continue
             held[name] = np.ascontiguousarray(held[name])
-        run(library, case.problem, held)
+        run(library, case.problem, held, by_model=by_model)
         assert_same(held, wanted, case.id)
 
 
