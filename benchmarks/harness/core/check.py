@@ -123,6 +123,8 @@ class Part:
             return operand + int(self.places[0]) * matrix_shape(self.case)[1] // 4
         if not isinstance(operand, torch.Tensor) or name in WHOLE or operand.numel() == 1:
             return operand
+        if name == "input" and getattr(self.case.descriptor, "table_rows", None):
+            return operand  # any row of it may be asked for
         if name in BY_SEGMENT:
             return self._of_segments(operand)
         count, columns = matrix_shape(self.case)

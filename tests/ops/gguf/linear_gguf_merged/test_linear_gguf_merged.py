@@ -185,7 +185,7 @@ FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"types": ("q4_0", "q8_k")},
         "types[1]: expected a type that weights have in files; q8_k",
     ),
-    "an unknown type": ("types", {"types": ("q4_0", "iq2_xxs")}, "item 1: expected GgufType"),
+    "an unknown type": ("types", {"types": ("q4_0", "iq2_m")}, "item 1: expected GgufType"),
     "other bytes": (
         "weight_shapes",
         {"weight_shapes": ((5, 36), (3, 36))},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -66,7 +67,10 @@ class Problem:
     @property
     def places(self) -> tuple[int, int]:
         """Pages, and keys of a page; without pages, sequences and keys of each."""
-        return (self.pages, self.page_size) if self.pages and self.page_size else self.own_places
+        if not self.page_size:
+            return self.own_places
+        pages = math.prod(self.table_shape) if self.pages is None else self.pages
+        return pages, self.page_size
 
     @property
     def own_places(self) -> tuple[int, int]:
