@@ -117,7 +117,8 @@ class Writer:
                 self._try_to_describe()
                 continue
             if isinstance(item, threading.Event):
-                self._try_to_describe()
+                if self._stale:  # who has waited once may look at the files
+                    self._try_to_describe()
                 item.set()
                 if self._closed and self._ends():
                     return
