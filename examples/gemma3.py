@@ -16,7 +16,7 @@ the host or on a GPU, for a token alone, for 7 and for 32 at a time. Exit status
 are those of the record. `drawn` in the place of the file is a model that needs none, of the same
 shapes and types: see gemma3_drawn.py.
 
-gemma3_model.py beside this program has the plans, gemma3_attention.py what has no operator yet,
+gemma3_model.py beside this program has the plans, gemma3_attention.py those of attention,
 gemma3_tokenizer.py the tokens, gemma3_check.py the comparison, gemma3_products.py the record.
 """
 

@@ -1,9 +1,8 @@
 """Gemma 3 of planq's plans, on a host: products read the blocks of a GGUF file as they are.
 
-A step takes some tokens of each of some sequences. Norms, codes, products, positions and gates are
-plans, selected once for any number of rows. Attention is no operator of planq yet:
-gemma3_attention.py has it in NumPy. A token's bits depend on its own sequence alone, and on no
-machine.
+A step takes some tokens of each of some sequences. Norms, codes, products, positions, attention and
+gates are plans, selected once for any number of rows. A token's bits depend on its own sequence
+alone.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 import planq
-from gemma3_attention import EXP, Cache, attend, whole
+from gemma3_attention import Attention, Cache, New
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -158,11 +157,7 @@ class Text:
 
     def __init__(self, sizes: Sizes, most: int, *, digested: bool = False) -> None:
         self.length, self.most = 0, most
-        shape = most, sizes.key_heads
-        self.caches = [
-            [Cache(np.zeros((*shape, sizes.head)), np.zeros(shape, np.int32)) for _ in range(2)]
-            for _ in range(sizes.layers)
-        ]
+        self.caches = [Cache.of(sizes, most) for _ in range(sizes.layers)]
         self.digests = defaultdict[str, Any](hashlib.sha256) if digested else None
 
     def digest(self) -> str:
@@ -339,6 +334,7 @@ class Model:
             windowed: planq.positions.cos_sin(base, self.sizes.head, context)
             for windowed, base in bases.items()
         }
+        self.attention = Attention(self.sizes, rows, stream)
         self._steps: dict[int, Step] = {}
         self.digesting = 0.0
         self.watch: Callable[[Launch], None] | None = None
@@ -361,7 +357,14 @@ class Model:
         for layer in range(self.sizes.layers):
             self._run(step.before[layer], parts, rows)
             for part, own in zip(parts, rows, strict=True):
-                step.at["heads"][own] = self._attention(step, part.text, layer, own)
+                new = New(*(step.at[name][own] for name in TOGETHER["qkv"]))
+                self.attention.attend(
+                    new,
+                    part.text.caches[layer],
+                    part.text.length,
+                    step.at["heads"][own],
+                    windowed=self.sizes.windowed(layer),
+                )
             self._run(step.after[layer], parts, rows)
         for part in parts:
             part.text.length += len(part.ids)
@@ -391,30 +394,6 @@ class Model:
             if part.text.length + len(part.ids) > most:
                 raise ValueError(f"a sequence of {most} tokens has no room for more")
             step.at["position"][own] = part.text.length + np.arange(len(part.ids))
-
-    def _attention(self, step: Step, text: Text, layer: int, rows: slice) -> Array:
-        """Of a sequence's new tokens: their keys and values go into its caches."""
-        sizes, caches = self.sizes, text.caches[layer]
-        count = rows.stop - rows.start
-        for cache, side in zip(caches, ("attn_k", "attn_v"), strict=True):
-            new = whole(step.at[side][rows].reshape(count, sizes.key_heads, sizes.head))
-            for held, made in zip(cache, new, strict=True):
-                held[text.length : text.length + count] = made
-        own = text.length + np.arange(count)[:, None]
-        first = max(0, text.length - sizes.window + 1) if sizes.windowed(layer) else 0
-        seen = np.arange(first, text.length + count)
-        visible = seen <= own
-        if sizes.windowed(layer):
-            visible &= own - seen < sizes.window
-        group = sizes.heads // sizes.key_heads
-        query = step.at["attn_q"][rows].reshape(count, sizes.key_heads, group, sizes.head)
-        found = np.empty_like(query)
-        for i in range(sizes.key_heads):
-            keys, values = (Cache(*(held[seen[0] : seen[-1] + 1, i] for held in c)) for c in caches)
-            flat = query[:, i].reshape(-1, sizes.head)
-            heads = attend(flat, keys, values, visible.repeat(group, axis=0), self.plans["exp"])
-            found[:, i] = heads.reshape(count, group, sizes.head)
-        return found.reshape(count, -1)
 
     def _logits(self, step: Step, parts: Sequence[Part], ends: Array) -> Array:
         """Of the tokens that they are asked of."""
@@ -538,7 +517,6 @@ class Model:
                 input_dtype="float32",
                 **CODES,
             ),
-            "exp": EXP,
         }
 
 

@@ -19,8 +19,8 @@ alternate, and the best of each counts. × is ggml's time over planq's; below 1 
 TEXTS = """\
 Gemma 3 270M of a file in Q4_K_M: a prompt of {prompt} tokens, and {written} tokens that follow it,
 as [examples/gemma3.py](../examples/gemma3.py) and as llama.cpp compute it. *Products* is the part
-of planq's time that its products take when they run one after another; the rest is mostly
-attention, which the example has in NumPy."""
+of planq's time that its products take when they run one after another; the rest is
+attention, norms, gates and Python."""
 PROMPT, WRITTEN = 512, 64
 
 
