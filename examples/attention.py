@@ -2,7 +2,8 @@
 
 The order of every sum is fixed: products are those of tensor cores, by planq's model of these;
 keys are taken in blocks of 128, and blocks in spans of 1024, by their positions in the sequence.
-So a token's bits depend on its own sequence alone. It is slow: an operator will take its place.
+So a token's bits depend on its own sequence alone. It is slow. The operator
+`attention` has the same order.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ agree.
 
 Norms, quantization, products, positions, cache and gate are plans, which share one arena. With
 --fused, norms and gate leave codes themselves: fewer launches, and the same digests. Attention
-is no operator of planq yet: attention.py beside this program computes it on the host.
+is not the operator `attention` yet: attention.py beside this program computes it on the host.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 import planq
 
 Array = np.ndarray[Any, Any]
-BIT_EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT)
+BIT_EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, batch_invariant=True)
 
 
 class Heads(Protocol):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import planq
-from gemma3_model import BIT_EXACT, BLOCKS, Model, Part, Sizes, Text
+from gemma3_attention import BIT_EXACT
+from gemma3_model import BLOCKS, Model, Part, Sizes, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 import planq
-from gemma3_attention import Attention, Cache, New
+from gemma3_attention import BIT_EXACT, Attention, Cache, New
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 Array = np.ndarray[Any, Any]
-BIT_EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, batch_invariant=True)
 BLOCKS = {kind.value.upper(): kind for kind in planq.GgufType}
 NOTHING: Mapping[str, Array] = MappingProxyType({})
 # Layers of one input, which are one product; its columns are called as they are.

@@ -1,7 +1,7 @@
 """The products of a run of Gemma 3 one by one: what each was fed, and its digest, in a file.
 
-A GPU has no attention of planq yet, and does not run the model. But it computes each product again
-from what the host's was fed, alone, in pieces and together, and all digests are those of the host.
+The model runs on the host. But a GPU computes each product again from what the host's was fed,
+alone, in pieces and together, and all digests are those of the host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 import planq
-from gemma3_model import BIT_EXACT, TOGETHER, Launch, Model, Part, Text
+from gemma3_attention import BIT_EXACT
+from gemma3_model import TOGETHER, Launch, Model, Part, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
