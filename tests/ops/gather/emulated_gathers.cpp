@@ -5,6 +5,7 @@
 #define PLANQ_ELEMENT BFloat16
 #include "ops/gather/argmax/cuda.cuh"
 #include "ops/gather/embedding/cuda.cuh"
+#include "ops/gather/sample/cuda.cuh"
 
 namespace {
 
@@ -75,4 +76,12 @@ extern "C" void find_largest(const std::int64_t* extents, int rank, bool wide_ou
   fields.input_dtype = DType::BFloat16;
   fields.output_dtype = wide_output ? DType::Int64 : DType::Int32;
   run(fields, given, std::size(argmax::kOperands), argmax::bind);
+}
+
+extern "C" void draw(const std::int64_t* extents, int rank, bool wide_output, const Given* given) {
+  sample::Fields fields;
+  fields.shape = shape_of(extents, rank);
+  fields.input_dtype = DType::BFloat16;
+  fields.output_dtype = wide_output ? DType::Int64 : DType::Int32;
+  run(fields, given, std::size(sample::kOperands), sample::bind);
 }

@@ -11,15 +11,21 @@ import pytest
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.gather.argmax import cases as rows
 from planq.audit.ops.gather.embedding import cases as tables
+from planq.audit.ops.gather.sample import cases as drawn
 from planq.audit.reference.formats import Array, Arrays
 from support.emulation import emulated
 
 # All that the operators have, in their order.
 FETCHED = ("table", "index", "output", "scale", "factor", "invalid")
 FOUND = ("input", "output")
+DRAWN = (
+    *("input", "seed", "position", "output"),
+    *("temperature", "top_k", "top_p", "min_p", "invalid"),
+)
 # As emulated_gathers.cpp numbers them.
 TYPES = ("float16", "bfloat16", "float32", "int8", "int4")
 MOST = 62_000  # elements: threads take turns, each until it waits for others
+MOST_DRAWN = 12_000  # likewise, by kernels that walk a row several times
 MOST_RANK = 8
 UNSET, SOME = 0, 1  # dtypes of an operand that is not there, and of any that is
 
@@ -147,4 +153,19 @@ def test_the_largest_elements_are_those_of_the_reference(kernels: ctypes.CDLL, p
         held = held_by(inputs_of(case), wanted, past)
         wide = problem.output_dtype == "int64"
         kernels.find_largest(*extents(problem.shape), wide, listed(FOUND, held))
+        assert_same(held, wanted, f"{case.id}, past={past}")
+
+
+@pytest.mark.parametrize("past", [0, 1, 3])
+def test_the_drawn_elements_are_those_of_the_reference(kernels: ctypes.CDLL, past: int) -> None:
+    """By a block for each row; clusters are no processor's."""
+    every = (*drawn.cases(), *drawn.empty_cases())
+    chosen = [c for c in every if c.problem.input_dtype == "bfloat16" and c.size <= MOST_DRAWN]
+    assert len({case.data for case in chosen}) == len(set(drawn.DATA))
+    assert len({case.kind for case in chosen}) == len(set(drawn.KINDS))
+    for case in chosen:
+        problem, wanted = case.problem, expected(case)
+        held = held_by(inputs_of(case), wanted, past)
+        wide = problem.output_dtype == "int64"
+        kernels.draw(*extents(problem.shape), wide, listed(DRAWN, held))
         assert_same(held, wanted, f"{case.id}, past={past}")

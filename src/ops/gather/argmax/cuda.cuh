@@ -15,12 +15,15 @@
 #include "cuda/lines.cuh"
 #include "cuda/reduce.cuh"
 #include "ops/gather/argmax/desc.h"
-#include "ops/gather/argmax/order.h"
+#include "ops/gather/argmax/rows.h"
+#include "ops/gather/leader.cuh"
 
 namespace planq::argmax {
 namespace {
 
 using cuda::Element;
+using gather::kNoKey;
+using gather::Leader;
 using std::int64_t;
 using std::uint32_t;
 
@@ -35,44 +38,6 @@ struct ArgmaxArgs {
   const Element* input;
   int64_t count;  // of rows
   int cluster;    // blocks of a row
-};
-
-// The first of the largest elements that a thread has seen. It sees them in ascending order.
-class Leader {
- public:
-  __device__ __forceinline__ void add(float x, uint32_t index) {
-    if (!(x <= value_)) take(x, index);
-  }
-  __device__ __forceinline__ void add(const uint4& vector, uint32_t first) {
-    float each[kEach];
-    bool any = false;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      each[i] = cuda::element_of<Element>(vector, i);
-      any |= !(each[i] <= value_);
-    }
-    if (!any) return;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) add(each[i], first + static_cast<uint32_t>(i));
-  }
-  __device__ __forceinline__ int64_t key() const {
-    if (!is_found_) return kNoKey;
-    return key_of(is_nan_ ? kNanOrder : order_of(value_), index_);
-  }
-
- private:
-  // Of an element that is larger, the first one, or a NaN.
-  __device__ __forceinline__ void take(float x, uint32_t index) {
-    if (is_nan_) return;
-    is_found_ = true;
-    is_nan_ = x != x;
-    value_ = is_nan_ ? math::bit_cast<float>(0x7F800000u) : x;  // only another NaN comes here then
-    index_ = index;
-  }
-
-  float value_ = math::canonical_nan<float>();  // nothing is below it
-  uint32_t index_ = 0;
-  bool is_found_ = false, is_nan_ = false;
 };
 
 // The elements of the row that fall to thread `rank` of `team`.

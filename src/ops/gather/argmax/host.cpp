@@ -12,24 +12,17 @@
 #include "host/thread_pool.h"
 #include "math/formats.h"
 #include "ops/gather/argmax/desc.h"
-#include "ops/gather/argmax/order.h"
+#include "ops/gather/argmax/rows.h"
+#include "ops/gather/largest.h"
 
-namespace planq::argmax {
-
-using std::int64_t;
-
-// Elements that are looked at together.
-constexpr int64_t kChunk = 512;
-
-using LargestKey = int64_t (*)(const void* row, int64_t first, int64_t last);
-
-}  // namespace planq::argmax
-
-#define PLANQ_LOOPS "ops/gather/argmax/loops.h"
+#define PLANQ_LOOPS "ops/gather/largest_loops.h"
 #include "host/instruction_sets.h"
 
 namespace planq::argmax {
 namespace {
+
+using gather::LargestKey;
+using std::int64_t;
 
 // Elements that are worth waking a thread for.
 constexpr int64_t kGrain = 1 << 14;
@@ -46,7 +39,7 @@ LargestKey largest_key() {
 
 // One row by all threads.
 int64_t largest_of_long(LargestKey find, const void* row, int64_t length, int threads) {
-  std::atomic<int64_t> largest = kNoKey;
+  std::atomic<int64_t> largest = gather::kNoKey;
   host::parallel_for(threads, length, kGrain, [&](int64_t first, int64_t last) {
     const int64_t own = find(row, first, last);
     int64_t known = largest.load(std::memory_order_relaxed);

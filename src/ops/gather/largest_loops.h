@@ -1,4 +1,4 @@
-// The largest key of neighbours, for one instruction set: see host.cpp. No include guard: see
+// The largest key of neighbours, for one instruction set. No include guard: see
 // host/instruction_sets.h.
 
 #include "host/convert.h"
@@ -9,26 +9,26 @@ namespace planq::host::PLANQ_LEVEL {
 // element than those before it.
 template <class T>
 std::int64_t largest_key(const void* row, std::int64_t first, std::int64_t last) {
-  float values[argmax::kChunk];
-  std::int32_t orders[argmax::kChunk];
+  float values[gather::kChunk];
+  std::int32_t orders[gather::kChunk];
   std::int32_t best = std::numeric_limits<std::int32_t>::min();
-  std::int64_t key = argmax::kNoKey;
-  for (std::int64_t at = first; at < last; at += argmax::kChunk) {
-    const std::int64_t count = std::min(argmax::kChunk, last - at);
+  std::int64_t key = gather::kNoKey;
+  for (std::int64_t at = first; at < last; at += gather::kChunk) {
+    const std::int64_t count = std::min(gather::kChunk, last - at);
     widen<T>(static_cast<const T*>(row) + at, count, values);
     std::int32_t largest = std::numeric_limits<std::int32_t>::min();
-    for (std::int64_t i = 0; i < count; ++i) orders[i] = argmax::order_of(values[i]);
+    for (std::int64_t i = 0; i < count; ++i) orders[i] = gather::order_of(values[i]);
     for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, orders[i]);
     if (largest <= best) continue;
     best = largest;
     const auto place = std::find(orders, orders + count, largest) - orders;
-    key = argmax::key_of(best, static_cast<std::uint32_t>(at + place));
-    if (best == argmax::kNanOrder) break;
+    key = gather::key_of(best, static_cast<std::uint32_t>(at + place));
+    if (best == gather::kNanOrder) break;
   }
   return key;
 }
 
 template <class T>
-inline constexpr argmax::LargestKey kLargestKey = largest_key<T>;
+inline constexpr gather::LargestKey kLargestKey = largest_key<T>;
 
 }  // namespace planq::host::PLANQ_LEVEL
