@@ -139,6 +139,7 @@ class Case:
         peers: What else computes the formula in the same run.
         baseline: The descriptor of another operator, whose time the targets speak of.
         outliers: Columns of the activations that hold outliers, where operators tell them apart.
+        given: Tensors that a launch has, though it can do without them.
     """
 
     title: str
@@ -150,6 +151,7 @@ class Case:
     peers: tuple[str, ...]
     baseline: Any = None
     outliers: int | None = None
+    given: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -235,6 +237,7 @@ class Case:
             for name, word in _COUNTS.items():
                 count = getattr(self.descriptor, name, None)
                 words.append(None if count is None else f"{word}{count}")
+            words.extend(self.given)
         return "-".join(str(word) for word in words if word is not None)
 
     def _factors(self) -> Iterator[str]:
@@ -286,9 +289,13 @@ class Case:
 
     @property
     def operands(self) -> dict[str, planq.OperandSpec]:
-        """What a launch is given: every number, and of tensors those that it cannot do without."""
+        """What a launch is given: numbers, and of tensors those that it needs or that are named."""
         specs: dict[str, planq.OperandSpec] = self.descriptor.operands()
-        return {n: spec for n, spec in specs.items() if spec.kind == "scalar" or not spec.optional}
+        return {
+            name: spec
+            for name, spec in specs.items()
+            if spec.kind == "scalar" or not spec.optional or name in self.given
+        }
 
     @property
     def result(self) -> planq.OperandSpec:
@@ -437,6 +444,7 @@ class _Group:
         )
         for types, variant, outliers, shape in found:
             own = {**types, **self.descriptor, **variant}
+            tensors = tuple(own.pop("given", ()))
             given = {"op": operator, **self.extents(operator, shape, own), **own}
             yield Case(
                 title=title,
@@ -448,6 +456,7 @@ class _Group:
                 peers=self.peers_of(shape, given),
                 baseline=_baseline(given, self.baseline),
                 outliers=outliers,
+                given=tensors,
             )
 
 

@@ -54,6 +54,7 @@ PARAMETERS: Final = (
     "key_length",
     "block_table",
     "sink",
+    *("seed", "temperature", "top_k", "top_p", "min_p"),
 )
 # The scalars of an optimizer's step.
 SCALARS: Final = {
@@ -170,6 +171,14 @@ _SCALES: Final = (
 )
 
 
+def _of_draws(name: str, values: torch.Tensor) -> torch.Tensor:
+    """What tokens are usually drawn by. Logits are normal: by this temperature four times as wide."""
+    if name in ("seed", "position"):
+        return torch.randint_like(values, 2**40)
+    usual = {"temperature": 0.25, "top_k": 50, "top_p": 0.95, "min_p": 0.05}
+    return torch.full_like(values, usual[name])
+
+
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
     """Fills a parameter so that normal elements take all the codes there are, and some too few."""
     bounds: Any = getattr(desc, "q_min", None), getattr(desc, "q_max", None)
@@ -190,6 +199,8 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(given_values(len(values)))
     elif name in ("row_index", "column_index", "count"):
         values.copy_(_of_list(name, desc, values.device))
+    elif desc.operator == "sample":
+        values.copy_(_of_draws(name, values))
     elif name in _OF_TOKENS:
         values.copy_(_OF_TOKENS[name](name, desc, values))
     elif name == "index" and hasattr(desc, "table_rows"):  # all rows in turn, in no order

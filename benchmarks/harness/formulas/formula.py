@@ -51,6 +51,7 @@ _FORMULAS: Final[dict[str, Callable[[Any], Formula]]] = {
     "dequantize_reduce": group.Reduce,
     "embedding": gather.Embedding,
     "argmax": gather.Argmax,
+    "sample": gather.Sample,
     "gguf_dequantize": gguf.Dequantize,
     "gguf_quantize": gguf.Quantize,
     "fill": memory.Fill,

@@ -14,7 +14,7 @@ import torch
 import planq
 from harness.core.cuda import CudaMachine
 from harness.core.workload import Launch, Machine, Operands, Workload
-from harness.formulas import elementwise, optimizer
+from harness.formulas import elementwise, gather, optimizer
 from harness.formulas.formula import formula
 from harness.peers import bnb, layer_peers, product_peers
 from harness.peers.peer import Peer, first_result
@@ -145,6 +145,12 @@ def _torch_functions(machine: Machine, workload: Workload) -> Peer:
     return _on_inputs("torch_functions", elementwise.of_torch(desc), workload)
 
 
+def _torch_multinomial(machine: Machine, workload: Workload) -> Peer:
+    """A sort, sums and a draw of torch's. It draws by a generator of its own, so bits differ."""
+    launches: list[Launch] = [partial(gather.usual_draw, one) for one in workload.sets]
+    return Peer("torch_multinomial", launches, capturable=False)
+
+
 def _two_pass(machine: Machine, workload: Workload) -> Peer | None:
     if not isinstance(machine, CudaMachine):
         return None
@@ -166,6 +172,7 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     ),
     "torch_fill": _torch_fill,
     "torch_functions": _torch_functions,
+    "torch_multinomial": _torch_multinomial,
     "vector_norm": _vector_norm,
     **layer_peers.MAKERS,
     **product_peers.MAKERS,

@@ -1,4 +1,4 @@
-"""The gather family: rows of a table by index, and the index of a row's largest or drawn element."""
+"""The gather family: rows of a table by index, and the largest or a drawn index of a row."""
 
 from planq.ops.gather.argmax import ArgmaxArgs, ArgmaxDescriptor, ArgmaxPlan
 from planq.ops.gather.embedding import EmbeddingArgs, EmbeddingDescriptor, EmbeddingPlan

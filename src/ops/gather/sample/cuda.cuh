@@ -104,7 +104,7 @@ class Prefix {
 
   __device__ __forceinline__ Cut find(Team& team, const Line& line) {
     const Drawer& drawer = measure_.drawer;
-    if (!measure_.weighs) measure_.least = drawer.weigher.near();  // a guess, which is mended below
+    if (!measure_.weighs) measure_.least = first_least(team);
 #pragma unroll 1
     for (int shift = 24; shift >= kLastShift;) {
       fill_bins(team, line, measure_, shift);
@@ -131,6 +131,12 @@ class Prefix {
                                     : cuda::kElement == DType::Float16 ? 8
                                                                        : 16;
 
+  // Where a number of elements is looked for first. Of few it is known that they are not below; the
+  // other place is a guess, which find() mends.
+  __device__ __forceinline__ int32_t first_least(Team& team) const {
+    const int count = settings_.top_k;
+    return count <= kParts ? bound_of_rank(team, count) : measure_.drawer.weigher.near();
+  }
   __device__ __forceinline__ uint64_t goal_of(uint64_t sum) const {
     return measure_.weighs ? part_of(sum, settings_.top_p) : static_cast<uint64_t>(settings_.top_k);
   }

@@ -26,6 +26,7 @@ constexpr int kThreads = 512, kWarps = kThreads / cuda::kWarp;
 constexpr int kBlocks = 2, kMostBlocks = 8;  // of a multiprocessor, and of a row
 constexpr int kEach = cuda::kPerVector<Element>;
 constexpr int kBins = 256;
+constexpr int kParts = 128;  // of a row, in equally many lanes
 
 // A row as the vectors that it has a part in. The first and the last one may be edges.
 struct Line {
@@ -73,6 +74,8 @@ struct Shared {
   // two words, as there is no addition of 64 bits.
   static constexpr int kCopies = 16;
   uint32_t low[kBins][kCopies], high[kBins][kCopies];
+  // Of the largest elements of as many parts of the row.
+  int64_t keys[kParts];
   // What one thread finds for all.
   uint64_t before, own;
   int32_t place;
@@ -144,21 +147,43 @@ class Team {
   int blocks_, rank_, turn_ = 0, heard_ = 0;
 };
 
-// The key of the first of the largest elements, for all threads.
+// Leaves the largest keys of all parts in shared memory. The key of the largest element, for all
+// threads.
 __device__ __forceinline__ int64_t largest_key(Team& team, const Line& line) {
   gather::Leader leader;
   team.walk<4>(line, [&](const uint4& vector, int32_t first) {
     leader.add(vector, static_cast<uint32_t>(first));
   });
-  const int64_t own = cuda::warp_max(leader.key());
-  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
-  if (threadIdx.x % cuda::kWarp == 0) team.told()[warp] = static_cast<uint64_t>(own);
+  const int lanes = kThreads / kParts * team.blocks(), parts = kParts / team.blocks();
+  const int64_t own = cuda::subwarp_max(leader.key(), lanes);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread % lanes == 0) team.told()[thread / lanes] = static_cast<uint64_t>(own);
   team.tell();
+  int64_t* const keys = team.shared().keys;
+  if (thread < kParts)
+    keys[thread] = static_cast<int64_t>(team.heard(thread / parts, thread % parts));
+  __syncthreads();
   int64_t key = gather::kNoKey;
-  for (int i = static_cast<int>(threadIdx.x) % cuda::kWarp; i < team.blocks() * kWarps;
-       i += cuda::kWarp)
-    key = max(key, static_cast<int64_t>(team.heard(i / kWarps, i % kWarps)));
+#pragma unroll
+  for (int i = 0; i < kParts; i += cuda::kWarp) key = max(key, keys[i + thread % cuda::kWarp]);
   return cuda::warp_max(key);
+}
+
+// An order that is not above that of the element of this rank, from 1 to kParts, but mostly is near
+// it: that of the part whose largest element has this rank among those of all parts.
+__device__ __forceinline__ int32_t bound_of_rank(Team& team, int rank) {
+  const int thread = static_cast<int>(threadIdx.x);
+  Shared& shared = team.shared();
+  if (thread < kParts) {
+    const int64_t own = shared.keys[thread];
+    int above = 0;
+#pragma unroll 8
+    for (int i = 0; i < kParts; ++i)
+      above += shared.keys[i] > own || (shared.keys[i] == own && i < thread) ? 1 : 0;
+    if (above == rank - 1) shared.place = gather::order_in(own);
+  }
+  __syncthreads();
+  return shared.place;
 }
 
 // What walks add up: 1, or the weight, of elements of a cut whose orders are in a range.
