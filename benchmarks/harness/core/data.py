@@ -144,7 +144,7 @@ def _of_positions(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
         angles = torch.empty(len(values), values.shape[1] // 2, device=values.device).uniform_(0, 7)
         return torch.cat([angles.cos(), angles.sin()], 1)
     if name == "position":
-        return torch.randint_like(values, desc.max_position)
+        return torch.randint_like(values, getattr(desc, "max_position", 2**40))
     return torch.randperm(desc.pages * desc.page_size, device=values.device)[: len(values)]
 
 
@@ -159,24 +159,25 @@ def _of_sequences(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
     return places[torch.arange(values.numel(), device=values.device) % desc.pages].view_as(values)
 
 
+def _of_draws(name: str, desc: Any, values: torch.Tensor) -> torch.Tensor:
+    """What tokens are usually drawn by, where normal logits stand for wider ones."""
+    if name == "seed":
+        return torch.randint_like(values, 2**40)
+    usual = {"temperature": 0.25, "top_k": 50, "top_p": 0.95, "min_p": 0.05}
+    return torch.full_like(values, usual[name])
+
+
 _OF_TOKENS: Final = {
     **dict.fromkeys(("expert_index", "destination", "expert_offset"), _of_router),
     **dict.fromkeys(("cos_sin", "position", "slot"), _of_positions),
     **dict.fromkeys(("query_start", "key_length", "block_table"), _of_sequences),
+    **dict.fromkeys(("seed", "temperature", "top_k", "top_p", "min_p"), _of_draws),
 }
 
 
 _SCALES: Final = (
     *("scale", "column_scale", "input_scale", "weight_scale", "key_scale", "value_scale"),
 )
-
-
-def _of_draws(name: str, values: torch.Tensor) -> torch.Tensor:
-    """What tokens are usually drawn by. Logits are normal: by this temperature four times as wide."""
-    if name in ("seed", "position"):
-        return torch.randint_like(values, 2**40)
-    usual = {"temperature": 0.25, "top_k": 50, "top_p": 0.95, "min_p": 0.05}
-    return torch.full_like(values, usual[name])
 
 
 def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
@@ -199,8 +200,6 @@ def fill_parameter(values: torch.Tensor, name: str, desc: Any) -> None:
         values.copy_(given_values(len(values)))
     elif name in ("row_index", "column_index", "count"):
         values.copy_(_of_list(name, desc, values.device))
-    elif desc.operator == "sample":
-        values.copy_(_of_draws(name, values))
     elif name in _OF_TOKENS:
         values.copy_(_OF_TOKENS[name](name, desc, values))
     elif name == "index" and hasattr(desc, "table_rows"):  # all rows in turn, in no order

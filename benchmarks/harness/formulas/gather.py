@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 import planq
+from harness.formulas.segments import Operands
 from planq.audit.ops.gather.sample.reference import random_word
 from planq.audit.reference.functions import exp_nonpositive
-from harness.formulas.segments import Operands
 
 
 class Embedding:
@@ -56,11 +56,10 @@ class Sample:
     def __call__(self, given: Operands) -> tuple[torch.Tensor, ...]:
         """The index that each row's random number falls on; rows and settings are good ones."""
         rows = given["input"].float().reshape(-1, self.desc.shape[-1])
-        settings = {name: values.flatten().tolist() for name, values in given.items()}
-        settings |= {"input": list(rows)}
+        every = {name: v.flatten().tolist() for name, v in given.items() if name != "input"}
         found = [
-            self._index(**dict(zip(settings, own, strict=True)))
-            for own in zip(*settings.values(), strict=True)
+            self._index(row, **dict(zip(every, own, strict=True)))
+            for row, *own in zip(rows, *every.values(), strict=True)
         ]
         output = torch.tensor(found, dtype=getattr(torch, self.desc.output_dtype.value))
         output = output.to(rows.device).view(self.desc.shape[:-1])
@@ -68,7 +67,7 @@ class Sample:
 
     @staticmethod
     def _index(
-        input: torch.Tensor,
+        row: torch.Tensor,
         seed: int,
         position: int,
         temperature: float = 1.0,
@@ -76,10 +75,10 @@ class Sample:
         top_p: float = 1.0,
         min_p: float = 0.0,
     ) -> int:
-        below = (input - input.max()) * torch.tensor(temperature).reciprocal().to(input.device)
-        p = torch.from_numpy(exp_nonpositive(below.cpu().numpy())).to(input.device)
+        below = (row - row.max()) * torch.tensor(temperature).reciprocal().to(row.device)
+        p = torch.from_numpy(exp_nonpositive(below.cpu().numpy())).to(row.device)
         weight = (p.double() * 2.0**40).long()
-        order = input.sort(descending=True, stable=True).indices
+        order = row.sort(descending=True, stable=True).indices
         order = order[:top_k] if top_k > 0 else order
         sums = weight[order].cumsum(0)
         goal = math.ceil(Fraction(top_p) * int(sums[-1]))

@@ -5,23 +5,23 @@
 
 namespace planq::host::PLANQ_LEVEL {
 
-// Calls visit(measure, order, index), by rising indices, for the elements whose order is not below
-// `least`. Where these are few, most groups are passed over as a whole. Measures are integers.
+// Calls visit(measure, order, index), by rising indices, for the elements whose orders are from
+// `least` to `most`. Groups that have none are passed over as a whole. Measures are integers.
 template <class T, class Measure, class Visit>
-void visit_elements(const T* row, std::int64_t length, std::int32_t least, const Measure& measure,
-                    const Visit& visit) {
+void visit_elements(const T* row, std::int64_t length, std::int32_t least, std::int32_t most,
+                    const Measure& measure, const Visit& visit) {
   float values[sample::kGroup];
   std::int32_t orders[sample::kGroup];
   for (std::int64_t at = 0; at < length; at += sample::kGroup) {
     const std::int64_t count = std::min(sample::kGroup, length - at);
     widen<T>(row + at, count, values);
-    std::int32_t largest = std::numeric_limits<std::int32_t>::min();
+    std::int32_t any = 0;
     for (std::int64_t i = 0; i < count; ++i) orders[i] = gather::order_of(values[i]);
-    for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, orders[i]);
-    if (largest < least) continue;
+    for (std::int64_t i = 0; i < count; ++i) any |= (orders[i] >= least) & (orders[i] <= most);
+    if (any == 0) continue;
     for (std::int64_t i = 0; i < count; ++i) values[i] = measure(values[i]);
     for (std::int64_t i = 0; i < count; ++i)
-      if (orders[i] >= least)
+      if (orders[i] >= least && orders[i] <= most)
         visit(static_cast<std::uint64_t>(values[i]), orders[i], static_cast<std::int32_t>(at + i));
   }
 }
@@ -86,51 +86,47 @@ class PrefixFinder {
   // Whether the elements from `least` on reach the goal; then `found` is the prefix.
   bool find(std::int32_t least, std::uint64_t goal, sample::Cut& found) {
     least_ = std::max(least, cut_.order);
-    prefix_ = 0;
-    for (int digit = 0; digit < kDigits; ++digit) {
-      count(digit);
-      if (!descend(goal)) return false;
+    most_ = std::numeric_limits<std::int32_t>::max();
+    std::uint32_t prefix = 0;
+    for (int from = 32; from > 0;) {
+      const int shift = std::max(from - kDigitBits, 0);
+      fill_bins(shift, (1u << (from - shift)) - 1);
+      const int bin = bin_of(goal);
+      if (bin < 0) return false;
+      prefix |= static_cast<std::uint32_t>(bin) << shift;
+      least_ = sample::order_in(prefix);
+      most_ = sample::order_in(prefix | ((1u << shift) - 1));
+      from = shift;
     }
-    found = {sample::order_in(prefix_), place_of(goal)};
+    found = {least_, last_of_equal(goal)};
     return true;
   }
 
  private:
-  // Of 11 bits, the last one of 10.
-  static constexpr int kDigits = 3, kBins = 1 << 11, kShifts[kDigits] = {21, 10, 0};
+  static constexpr int kDigitBits = 11, kBins = 1 << kDigitBits;
 
-  void count(int digit) {
+  void fill_bins(int shift, std::uint32_t mask) {
     std::fill_n(bins_, kBins, 0);
-    const int shift = kShifts[digit], before = digit > 0 ? kShifts[digit - 1] : 0;
-    const std::int32_t least =
-        digit > 0 ? std::max(least_, sample::order_in(prefix_ << before)) : least_;
-    const std::uint32_t mask = digit == kDigits - 1 ? kBins / 2 - 1 : kBins - 1;
-    width_ = digit == kDigits - 1 ? 10 : 11;
     const auto add = [&](std::uint64_t measure, std::int32_t order, std::int32_t index) {
-      const std::uint32_t key = sample::key_in(order);
-      if (digit > 0 && key >> before != prefix_) return;
-      if (cut_.has(order, index)) bins_[key >> shift & mask] += measure;
+      if (cut_.has(order, index)) bins_[sample::key_in(order) >> shift & mask] += measure;
     };
-    visit_elements<T>(row_, length_, least, measure_, add);
+    visit_elements<T>(row_, length_, least_, most_, measure_, add);
   }
-  // To the bin in which the goal is reached.
-  bool descend(std::uint64_t& goal) {
+  // The bin in which the goal is reached; the goal is then what is left of it. -1: none.
+  int bin_of(std::uint64_t& goal) const {
     int bin = kBins - 1;
     while (bin >= 0 && bins_[bin] < goal) goal -= bins_[bin--];
-    if (bin < 0) return false;
-    prefix_ = prefix_ << width_ | static_cast<std::uint32_t>(bin);
-    return true;
+    return bin;
   }
-  // Of equal elements, the last one that is needed.
-  std::int32_t place_of(std::uint64_t goal) {
-    const std::int32_t order = sample::order_in(prefix_);
+  // Of the equal elements that are left, the last one that is needed.
+  std::int32_t last_of_equal(std::uint64_t goal) const {
     std::int32_t last = 0;
-    const auto take = [&](std::uint64_t measure, std::int32_t own, std::int32_t index) {
-      if (own != order || goal == 0 || !cut_.has(own, index)) return;
+    const auto take = [&](std::uint64_t measure, std::int32_t order, std::int32_t index) {
+      if (goal == 0 || !cut_.has(order, index)) return;
       last = index;
       goal -= std::min(goal, measure);
     };
-    visit_elements<T>(row_, length_, order, measure_, take);
+    visit_elements<T>(row_, length_, least_, most_, measure_, take);
     return last;
   }
 
@@ -138,9 +134,7 @@ class PrefixFinder {
   std::int64_t length_;
   sample::Cut cut_;
   Measure measure_;
-  std::int32_t least_ = 0;
-  std::uint32_t prefix_ = 0;
-  int width_ = 0;
+  std::int32_t least_ = 0, most_ = 0;
   std::uint64_t bins_[kBins];
 };
 

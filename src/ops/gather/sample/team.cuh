@@ -71,7 +71,7 @@ struct Shared {
   // What each block tells the others, twice: they may still read one while the next is written.
   alignas(16) uint64_t told[2][kBins];
   // Sums of bins by lanes, so that lanes that add to the same bin seldom wait for each other, in
-  // two words, as there is no addition of 64 bits.
+  // two words: shared memory has no quick addition of 64 bits.
   static constexpr int kCopies = 16;
   uint32_t low[kBins][kCopies], high[kBins][kCopies];
   // Of the largest elements of as many parts of the row.
@@ -86,7 +86,6 @@ class Team {
   __device__ __forceinline__ Team(Shared& shared, int blocks)
       : shared_(shared), blocks_(blocks), rank_(blocks > 1 ? cuda::cluster_rank() : 0) {}
 
-  __device__ __forceinline__ int rank() const { return rank_; }
   // Of all warps, by the indices of their elements.
   __device__ __forceinline__ int warp() const {
     return rank_ * kWarps + static_cast<int>(threadIdx.x) / cuda::kWarp;
