@@ -1018,6 +1018,30 @@ def test_gaps_are_where_no_kernel_runs() -> None:
     assert decode.gaps([]) == {}
 
 
+@pytest.mark.parametrize(
+    "given", [(), ("temperature",), ("temperature", "top_k", "top_p"), ("top_p", "min_p")]
+)
+def test_drawn_indices_are_checked_and_have_a_peer(given: tuple[str, ...]) -> None:
+    """By torch and by the host; settings that are named are given, and part of a name."""
+    case = case_of(made("sample", shape=(9, 700), input_dtype="bfloat16"), given=given)
+    assert case.name == "/".join(("E1/sample", *filter(None, ["-".join(given)]), "bf16_s64/9x700"))
+    workload = Workload(Stub(), case)
+    assert workload.sets[0].keys() == {"input", "seed", "position", "output", *given}
+    workload.launches[0]()
+    operands = workload.sets[0]
+    found = check(case, operands, [torch_reference, host_reference])
+    assert (found.differing, found.reference) == (0, "torch_reference, host_reference")
+    operands["output"][3] += 1
+    assert check(case, operands, [torch_reference]).differing > 0
+    peer = make_peer("torch_multinomial", Stub(), workload)
+    assert peer is not None
+    [drawn] = peer.launches[0]()  # type: ignore[misc]
+    assert drawn.shape == (9,)
+    if "top_k" in given:  # what torch drew is among the elements that are kept
+        largest = operands["input"].float().topk(50).indices
+        assert (largest == drawn[:, None]).any(1).all()
+
+
 def test_torch_fills_with_the_same_bits() -> None:
     workload = Workload(Stub(), case_of(made("fill", shape=(3000,), output_dtype="bfloat16")))
     found = make_peer("torch_fill", Stub(), workload)
