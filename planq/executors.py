@@ -126,7 +126,7 @@ class CudaExecutor:
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
-        _require_device(index)
+        require_device(index)
         try:
             self._core: Any = importlib.import_module("cuda.core")
         except ModuleNotFoundError as error:
@@ -252,7 +252,8 @@ def plan_selector(executor: Executor) -> Callable[[planq.Descriptor], planq.Plan
     return lambda desc: kept(desc, in_force())
 
 
-def _require_device(index: int) -> None:
+def require_device(index: int) -> None:
+    """Raises DeviceError if this build or this machine has no such CUDA device."""
     if not planq.build_info().cuda:
         raise DeviceError(f"--device cuda:{index}: this build of planq has no CUDA backend")
     found = [device.index for device in planq.devices()]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import math
 import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from planq.driver import checked, current
 from planq.errors import PlanqError
 from planq.recording.operands import ITEM_BYTES, Tensor, copy_from_host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from planq.recording.ring import Bytes, Ring
 
@@ -62,32 +61,32 @@ class CudaCopies:
 
     def begin(self, pairs: Iterable[Pair]) -> None:
         """Enqueues the copies of what the run reads."""
-        with _current(self._device) as driver:
+        with current(self._device) as driver:
             for target, tensor in pairs:
                 _enqueue(driver, target, tensor, self._stream)
 
     def end(self, pairs: Iterable[Pair]) -> None:
         """Enqueues the copies of what the run has written, and an event after them."""
-        with _current(self._device) as driver:
+        with current(self._device) as driver:
             flags = driver.CUevent_flags
             kind = flags.CU_EVENT_DISABLE_TIMING | flags.CU_EVENT_BLOCKING_SYNC
-            (self._event,) = _checked(driver.cuEventCreate(int(kind)))
+            (self._event,) = checked(driver.cuEventCreate(int(kind)))
             try:
                 for target, tensor in pairs:
                     _enqueue(driver, target, tensor, self._stream)
             finally:
-                _checked(driver.cuEventRecord(self._event, self._stream))
+                checked(driver.cuEventRecord(self._event, self._stream))
 
     def wait(self) -> None:
         """Waits for the event."""
-        with _current(self._device) as driver:
-            _checked(driver.cuEventSynchronize(self._event))
-            _checked(driver.cuEventDestroy(self._event))
+        with current(self._device) as driver:
+            checked(driver.cuEventSynchronize(self._event))
+            checked(driver.cuEventDestroy(self._event))
 
 
 def is_capturing(device: int, stream: int) -> bool:
     """Whether the stream is being captured in a graph, or cannot be asked since another one is."""
-    with _current(device) as driver:
+    with current(device) as driver:
         error, status = driver.cuStreamIsCapturing(stream)
         none = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
         return int(error) != 0 or status != none
@@ -132,7 +131,7 @@ def _enqueue(driver: Any, target: Bytes, tensor: Tensor, stream: int) -> None:
     for start in starts:
         source = (tensor.pointer or 0) + start
         if count == 1:
-            _checked(driver.cuMemcpyAsync(address, source, row, stream))
+            checked(driver.cuMemcpyAsync(address, source, row, stream))
         else:
             copy = driver.CUDA_MEMCPY2D()
             kinds = driver.CUmemorytype
@@ -143,29 +142,8 @@ def _enqueue(driver: Any, target: Bytes, tensor: Tensor, stream: int) -> None:
             copy.srcDevice, copy.srcPitch = source, pitch
             copy.dstHost, copy.dstPitch = address, row
             copy.WidthInBytes, copy.Height = row, count
-            _checked(driver.cuMemcpy2DAsync(copy, stream))
+            checked(driver.cuMemcpy2DAsync(copy, stream))
         address += row * count
-
-
-def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a call of the driver returned beside its error code."""
-    error, *values = answer
-    if int(error) != 0:
-        raise PlanqError(f"a copy of operands failed: {error.name}")
-    return tuple(values)
-
-
-@functools.cache
-def _driver() -> Any:
-    return importlib.import_module("cuda.bindings.driver")
-
-
-@functools.cache
-def _context(index: int) -> Any:
-    """The context that CUDA's runtime uses; it is kept for the life of the process."""
-    (device,) = _checked(_driver().cuDeviceGet(index))
-    (context,) = _checked(_driver().cuDevicePrimaryCtxRetain(device))
-    return context
 
 
 def _pin(device: int, ring: Ring) -> None:
@@ -174,9 +152,9 @@ def _pin(device: int, ring: Ring) -> None:
         if ring.is_pinned:
             return
         address = int(ring.memory.__array_interface__["data"][0])
-        with _current(device) as driver:
+        with current(device) as driver:
             portable = driver.CU_MEMHOSTREGISTER_PORTABLE
-            _checked(driver.cuMemHostRegister(address, ring.memory.size, portable))
+            checked(driver.cuMemHostRegister(address, ring.memory.size, portable))
         ring.is_pinned = True
         # Before its pages go; at the end of the process the driver frees what is left.
         weakref.finalize(ring, _unpin, device, address, os.getpid()).atexit = False
@@ -184,25 +162,5 @@ def _pin(device: int, ring: Ring) -> None:
 
 def _unpin(device: int, address: int, process: int) -> None:
     if os.getpid() == process:  # a forked process has no CUDA
-        with contextlib.suppress(PlanqError), _current(device) as driver:
+        with contextlib.suppress(PlanqError), current(device) as driver:
             driver.cuMemHostUnregister(address)
-
-
-@contextlib.contextmanager
-def _current(device: int) -> Iterator[Any]:
-    """Yields the driver; inside, the device's context is current.
-
-    Another thread may be capturing a graph in the mode that forbids such calls to every thread. It
-    means other work than this, so this thread leaves that mode for as long.
-    """
-    driver = _driver()
-    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    _checked(driver.cuCtxPushCurrent(_context(device)))
-    try:
-        (before,) = _checked(driver.cuThreadExchangeStreamCaptureMode(relaxed))
-        try:
-            yield driver
-        finally:
-            _checked(driver.cuThreadExchangeStreamCaptureMode(before))
-    finally:
-        _checked(driver.cuCtxPopCurrent())

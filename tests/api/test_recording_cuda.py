@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import planq
-from planq.recording import copies
+from planq import driver as calls
 from planq.recording.copies import CudaCopies, is_capturing
 from planq.recording.operands import Tensor
 from planq.recording.ring import Ring
@@ -144,8 +144,8 @@ class Driver(ModuleType):
 
 def forget() -> None:
     """What the module has kept of a driver."""
-    copies._driver.cache_clear()
-    copies._context.cache_clear()
+    calls.driver.cache_clear()
+    calls.context.cache_clear()
 
 
 @pytest.fixture
