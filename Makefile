@@ -95,7 +95,7 @@ demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 	cd $(DEMO_DIR) && $(BIN)/python -m planq.cli.demo --wheel-dir $(DEMO_DIR) $(ARGS)
 
 demo-llm: $(VENV)/planq-demo $(LLM_DIR)/model.gguf
-	$(BIN)/python examples/gemma3.py $(LLM_DIR)/model.gguf $(ARGS)
+	$(BIN)/python examples/networks/gemma3.py $(LLM_DIR)/model.gguf $(ARGS)
 
 test: $(VENV)/planq-test $(DEMO_DIR)/model
 ifeq ($(ARGS),)

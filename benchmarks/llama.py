@@ -29,9 +29,8 @@ from harness.native.native import CopyLoop, processor_name
 from harness.peers import ggml
 from planq.checkpoint import read_gguf
 from planq.machine import instruction_sets
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-import gemma3_model
+from planq.networks import machine_of
+from planq.networks.gemma3 import Gemma3, Limits
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[], object]
@@ -148,32 +147,36 @@ def peer_products(weights: Weights, x: Array) -> dict[str, list[ggml.Product]]:
 # --- Gemma 3
 
 
-def own_rates(model: gemma3_model.Model, prompt: list[int]) -> tuple[float, float]:
+def own_rates(network: Gemma3, prompt: list[int]) -> tuple[float, float]:
     """Tokens a second of a prompt, and of those that follow it."""
-    text = gemma3_model.Text(model.sizes, PROMPT + WRITTEN)
+    text = network.text(PROMPT + WRITTEN + 1)
+    tokens = network.continued(text, prompt, WRITTEN + 1)
     begin = time.perf_counter()
-    token = int(model.step([gemma3_model.Part(text, prompt)])[0].argmax())
+    next(tokens)
     middle = time.perf_counter()
-    for _ in range(WRITTEN):
-        token = int(model.step([gemma3_model.Part(text, [token])])[0].argmax())
-    return PROMPT / (middle - begin), WRITTEN / (time.perf_counter() - middle)
+    for _ in tokens:
+        pass
+    end = time.perf_counter()
+    text.release()
+    return PROMPT / (middle - begin), WRITTEN / (end - middle)
 
 
-def of_products(model: gemma3_model.Model, rows: int, turns: int) -> float:
+def of_products(network: Gemma3, rows: int, turns: int) -> float:
     """The seconds of a step's products, one after another, the head's of one token."""
-    launches = [each for each in model.launches(rows) if each.results]
+    launches = [each for each in network.launches(rows) if each.results]
 
     def run() -> None:
         for launch in launches:
-            launch.run(model.stream)
+            launch.run(network.machine.stream)
 
     return best_of({"products": [run]}, turns)["products"]
 
 
 def texts(path: Path, threads: int, turns: int) -> dict[str, Any]:
     """Rates of the model, the best of turns."""
+    limits = Limits(rows=PROMPT, texts=1, asked=1, context=PROMPT + WRITTEN + 1)
     with read_gguf(path) as files:
-        model = gemma3_model.Model(files, stream=planq.host_stream(threads))
+        model = Gemma3(files, machine_of("host", threads), limits)
     peer = ggml.Texts(path, threads, PROMPT + WRITTEN + 64)
     drawn = np.random.default_rng(2).integers(3, model.sizes.vocabulary, PROMPT - 1)
     prompt = [2, *drawn.tolist()]

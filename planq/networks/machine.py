@@ -56,10 +56,13 @@ class Machine(Protocol):
     Attributes:
         name: ``host`` or ``cuda:N``.
         stream: What plans take.
+        graphs: Whether :meth:`captured` makes graphs, which are worth few numbers of rows, and
+            whether launches return before they have run.
     """
 
     name: str
     stream: Any
+    graphs: bool
 
     @property
     def arena(self) -> Arena:
@@ -190,7 +193,7 @@ class _Reserving:
 class HostMachine(_Reserving):
     """This processor. Its tensors are NumPy arrays, and plans have run when they return."""
 
-    name = "host"
+    name, graphs = "host", False
 
     def __init__(self, threads: int | None = None) -> None:
         self.stream: Any = planq.HOST if threads is None else planq.host_stream(threads=threads)
@@ -253,6 +256,8 @@ class CudaMachine(_Reserving):
         DeviceError: There is no such device, or the package is missing.
     """
 
+    graphs = True
+
     def __init__(self, index: int) -> None:
         self.name, self.index = f"cuda:{index}", index
         require_device(index)
@@ -311,6 +316,8 @@ class CudaMachine(_Reserving):
     def fetch(self, tensor: CudaTensor) -> Callable[[], Array]:
         """Enqueues a copy to pinned memory, and an event behind it."""
         _require_rows(tensor)
+        if not tensor.nbytes:
+            return lambda: np.empty(tensor.shape, tensor.dtype)
         with current(self.index) as calls:
             pinned = self._pinned.take(calls, tensor.nbytes)
             for offset, pointer, nbytes in _rows(tensor):
@@ -403,7 +410,8 @@ class _Pinned:
         """It as an array."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         memory = (ctypes.c_uint8 * nbytes).from_address(self.address)
-        return np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+        found: Array = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+        return found
 
     def record(self, calls: Any, stream: int) -> None:
         """Puts the event behind what the stream has to do."""

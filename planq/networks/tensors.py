@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-
 class Place(NamedTuple):
     """A CUDA device, as array libraries name it."""
 
@@ -64,12 +63,12 @@ class CudaTensor:
     @property
     def size(self) -> int:
         """How many elements there are."""
-        return math.prod(self.shape)
+        return int(math.prod(self.shape))
 
     @property
     def nbytes(self) -> int:
         """Their bytes."""
-        return self.size * self.dtype.itemsize
+        return int(self.size * self.dtype.itemsize)
 
     @property
     def is_dense(self) -> bool:
@@ -109,7 +108,7 @@ class CudaTensor:
     def reshape(self, *shape: Any) -> CudaTensor:
         """The same elements with other axes, where that needs no copy.
 
-        A tensor without gaps takes any shape. Of one with gaps, the last axis can be cut in several.
+        A tensor without gaps takes any shape. Of others the last axis can be cut in several.
         """
         wanted = known(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
         extents = filled(wanted, self.size)
@@ -127,6 +126,14 @@ class CudaTensor:
         """A view, which begins so many elements behind this one."""
         pointer = self.pointer + offset * self.dtype.itemsize
         return CudaTensor(self.owner, pointer, shape, self.dtype, self.device, strides)
+
+
+def repeated(row: Any, rows: int) -> Any:
+    """A tensor of one row, (1, columns), as so many rows that are the same memory."""
+    shape = (rows, row.shape[1])
+    if isinstance(row, np.ndarray):
+        return np.broadcast_to(row, shape)
+    return CudaTensor(row.owner, row.pointer, shape, row.dtype, row.device, (0, 1))
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:

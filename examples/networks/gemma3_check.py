@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import planq
-from gemma3_attention import BIT_EXACT
-from gemma3_model import BLOCKS, Model, Part, Sizes, Text
+from planq.networks.gemma3 import Gemma3, Limits, Part, Sizes
+from planq.networks.gemma3.plans import BIT_EXACT
+from planq.networks.gemma3.schedule import completed
+from planq.networks.gemma3.sizes import BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gemma3_tokenizer import Tokenizer
     from planq.checkpoint import GgufFiles
+    from planq.networks import Machine
+    from planq.networks.tokenizer import Tokenizer
 
 Array = np.ndarray[Any, Any]
 # What int8 activations may cost, in log-probabilities of the ten likeliest tokens.
 MOST_RMS, LEAST_EQUAL, LIKELIEST = 0.2, 0.95, 10
-# Texts are computed again so many tokens at a time; one of some, token by token.
-CHUNK, SOME = 7, 4
+# How many texts at a time, and how many tokens of a prompt in a step; the last text begins first.
+WAYS: dict[str, tuple[int, int | None]] = {
+    "each alone": (1, None),
+    "each alone, 1 token at a time": (1, 1),
+    "7 at a time, 3 tokens of a prompt in a step": (7, 3),
+}
+# Tokens of a step that have logits.
+ASKED = 128
 PROMPTS = (
     "Water boils at",
     "def fibonacci(n):\n",
@@ -67,37 +75,16 @@ class Made(NamedTuple):
 
     @property
     def fed(self) -> list[int]:
-        """What the model reads; the last token was only made."""
+        """What the network reads; the last token was only made."""
         return [*self.prompt, *self.after[:-1]]
 
 
-# --- Bits
-
-
-def together(
-    model: Model, prompts: Sequence[list[int]], count: int
-) -> tuple[list[Made], list[str]]:
-    """Continues all prompts in the same steps; the texts and their digests."""
-    texts = [Text(model.sizes, len(prompt) + count, digested=True) for prompt in prompts]
-    made = [Made(prompt, []) for prompt in prompts]
-    ids = list(prompts)
-    for _ in range(count):
-        logits = model.step([Part(*both) for both in zip(texts, ids, strict=True)])
-        for each, row in zip(made, logits, strict=True):
-            each.after.append(int(row.argmax()))
-        ids = [each.after[-1:] for each in made]
-    return made, [text.digest() for text in texts]
-
-
-def alone(model: Model, made: Made, chunk: int) -> tuple[Array, str]:
-    """Computes a text again, so many tokens at a time: logits of what was made, and the digest."""
-    ids = made.fed
-    text, found = Text(model.sizes, len(ids), digested=True), []
-    for at in range(0, len(ids), chunk):
-        part = ids[at : at + chunk]
-        asked = at + len(part) - len(made.prompt) + 1
-        found.append(model.step([Part(text, part, min(len(part), max(0, asked)))]).copy())
-    return np.concatenate(found), text.digest()
+def logits_of(network: Gemma3, made: Made) -> Array:
+    """Of each token that was made, computed in one step."""
+    text = network.text(len(made.fed))
+    found = network.step([Part(text, made.fed, len(made.after))], logits=True).logits()
+    text.release()
+    return found
 
 
 # --- The program in float32
@@ -224,23 +211,25 @@ def log_probabilities(logits: Array) -> Array:
 # --- Both
 
 
-def main(model: Model, tokenizer: Tokenizer, files: GgufFiles, count: int) -> int:
+def main(files: GgufFiles, machine: Machine, tokenizer: Tokenizer, count: int) -> int:
     """Prints what was compared; 0 if all is as it should be."""
-    texts, digests = together(model, [tokenizer.encode(prompt) for prompt in PROMPTS], count)
-    total = hashlib.sha256("".join(digests).encode()).hexdigest()
-    print(f"{len(texts)} texts, {count} tokens made of each, in the same steps: {total}")
-    near, same = [], defaultdict[str, list[bool]](list)
-    for i, exact in enumerate(Floating(files).logits(texts)):
-        logits, digest = alone(model, texts[i], len(texts[i].fed))
-        near.append(Nearness.of(logits, exact))
-        same["in one step"].append(digest == digests[i])
-        chunk = CHUNK if i % SOME else 1
-        same["1 token at a time" if chunk == 1 else f"{chunk} tokens at a time"].append(
-            alone(model, texts[i], chunk)[1] == digests[i]
-        )
-    for way, right in same.items():
-        print(f"alone, {way}: {sum(right)} of {len(right)} have the same digest")
+    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
+    longest = max(map(len, prompts)) + count
+    limits = Limits(texts=len(prompts), asked=max(ASKED, longest), context=longest)
+    network = Gemma3(files, machine, limits)
+    together = completed(network, prompts, count, batch=len(prompts))
+    total = hashlib.sha256("".join(each.digest for each in together).encode()).hexdigest()
+    print(f"{len(prompts)} texts, {count} tokens made of each, in the same steps: {total}")
+    same = True
+    for way, (batch, chunk) in WAYS.items():
+        found = completed(network, prompts[::-1], count, batch=batch, chunk=chunk)[::-1]
+        alike = sum(a == b for a, b in zip(found, together, strict=True))
+        print(f"{way}: {alike} of {len(prompts)} have the same digest")
+        same = same and alike == len(prompts)
+    texts = [Made(prompt, each.tokens) for prompt, each in zip(prompts, together, strict=True)]
+    exact = Floating(files).logits(texts)
+    near = [Nearness.of(logits_of(network, a), b) for a, b in zip(texts, exact, strict=True)]
     rms = float(np.sqrt(np.concatenate([each.squares for each in near]).mean()))
     equal = float(np.concatenate([each.equal for each in near]).mean())
     print(f"float32: rms {rms:.3f} of the {LIKELIEST} likeliest, {equal:.1%} of the first equal")
-    return 0 if rms <= MOST_RMS and equal >= LEAST_EQUAL and all(map(all, same.values())) else 1
+    return 0 if same and rms <= MOST_RMS and equal >= LEAST_EQUAL else 1

@@ -18,6 +18,7 @@ import planq
 Array = np.ndarray[Any, Any]
 LAYERS, HIDDEN, INNER = 18, 640, 2048
 HEADS, KEY_HEADS, HEAD = 4, 1, 256
+WINDOW = 512
 # A share of the file's 262144 tokens.
 VOCABULARY = 32768
 # Layers whose values and whose way down the file has in more bits: an eighth at both ends, and
@@ -52,15 +53,22 @@ def products_of(layer: int) -> dict[str, tuple[str, tuple[int, int]]]:
 
 
 class Drawn:
-    """The model, as :class:`gemma3_model.Model` takes open files.
+    """The model, as :class:`planq.networks.gemma3.Gemma3` takes open files.
 
     Args:
         layers: Fewer than all, for a quick run.
         vocabulary: Tokens that there are.
+        window: How many tokens a windowed layer sees.
         seed: Of all weights.
     """
 
-    def __init__(self, layers: int = LAYERS, vocabulary: int = VOCABULARY, seed: int = 1) -> None:
+    def __init__(
+        self,
+        layers: int = LAYERS,
+        vocabulary: int = VOCABULARY,
+        window: int = WINDOW,
+        seed: int = 1,
+    ) -> None:
         self.path, self.seed = Path("drawn"), seed
         sizes = {
             "block_count": layers,
@@ -69,7 +77,7 @@ class Drawn:
             "attention.head_count_kv": KEY_HEADS,
             "attention.key_length": HEAD,
             "feed_forward_length": INNER,
-            "attention.sliding_window": 512,
+            "attention.sliding_window": window,
             "attention.layer_norm_rms_epsilon": float(np.float32(1e-6)),
             "rope.freq_base": 1e6,
         }

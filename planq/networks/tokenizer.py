@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planq.checkpoint.failure import CheckpointError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -24,20 +26,24 @@ class Tokenizer:
     Attributes:
         first: The token that every text begins with.
         ends: Those that end a text.
+
+    Raises:
+        CheckpointError: The vocabulary is of another kind, or a part of it is missing.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         model = metadata.get("tokenizer.ggml.model")
         if model != "llama":
-            raise ValueError(f"tokenizer.ggml.model: expected 'llama', got {model!r}")
-        self.tokens: list[str] = metadata["tokenizer.ggml.tokens"]
-        self.scores: list[float] = np.asarray(metadata["tokenizer.ggml.scores"]).tolist()
-        self.kinds: list[int] = np.asarray(metadata["tokenizer.ggml.token_type"]).tolist()
+            told = f"metadata 'tokenizer.ggml.model': expected 'llama', got {model!r}"
+            raise CheckpointError(told)
+        self.tokens: list[str] = _value(metadata, "tokens")
+        self.scores: list[float] = np.asarray(_value(metadata, "scores")).tolist()
+        self.kinds: list[int] = np.asarray(_value(metadata, "token_type")).tolist()
         self.ids = {token: i for i, token in enumerate(self.tokens)}
         whole = (i for i, kind in enumerate(self.kinds) if kind in (CONTROL, USER_DEFINED))
         self.whole = sorted(whole, key=lambda i: -len(self.tokens[i]))
-        self.first = int(metadata["tokenizer.ggml.bos_token_id"])
-        self.ends = {int(metadata["tokenizer.ggml.eos_token_id"])}
+        self.first = int(_value(metadata, "bos_token_id"))
+        self.ends = {int(_value(metadata, "eos_token_id"))}
         self.ends |= {self.ids[turn] for turn in ("<end_of_turn>",) if turn in self.ids}
 
     def encode(self, text: str) -> list[int]:
@@ -107,3 +113,15 @@ class Tokenizer:
         if token is not None:
             return [token]
         return [self.ids[f"<0x{byte:02X}>"] for byte in part.encode()]
+
+
+def _value(metadata: Mapping[str, Any], name: str) -> Any:
+    """What a file says of its vocabulary.
+
+    Raises:
+        CheckpointError: It does not say it.
+    """
+    key = f"tokenizer.ggml.{name}"
+    if key not in metadata:
+        raise CheckpointError(f"metadata {key!r}: expected a part of the vocabulary, got nothing")
+    return metadata[key]

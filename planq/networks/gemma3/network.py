@@ -1,0 +1,358 @@
+"""Gemma 3 of plans alone: weights, memory, and steps of any texts together."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import planq
+from planq.errors import ArgumentError
+from planq.networks.gemma3.plans import BIT_EXACT, Limits, descriptors
+from planq.networks.gemma3.sizes import TOGETHER, Sizes, stored, weights_of
+from planq.networks.gemma3.step import Extents, Step
+from planq.networks.gemma3.texts import Made, Part, Text
+from planq.networks.machine import machine_of, room
+from planq.networks.pages import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from planq.networks.gemma3.sizes import Entry, Source
+    from planq.networks.gemma3.step import Launch
+    from planq.networks.machine import Machine
+
+Array = np.ndarray[Any, Any]
+# Steps of other extents that are kept; the one that was not used for longest goes first.
+KEPT = 64
+# On a GPU a step has a power of two of rows up to here, then a multiple of it.
+GRAIN = 64
+
+
+class Gemma3:
+    """The network on a machine.
+
+    A step takes some tokens of each of some texts: parts of prompts and single tokens, in any
+    mixture. A token's bits depend on its own text alone.
+
+    Args:
+        files: The model (:func:`planq.checkpoint.read_gguf`); its tensors are read here.
+        machine: Where it runs, or the name of that; it has no arena yet. Default: the host.
+        limits: What memory is allocated for.
+
+    Attributes:
+        sizes: Of the model.
+        limits: As they were given.
+        pages: Those of the cache.
+        memory: Tensors by name, with as many rows as a step may have.
+        weights: Tensors by name.
+        cache: Keys and values of each layer: (pages, places, heads, elements).
+        columns: Of tensors that several products write, those of each.
+        digesting: The seconds that digests have taken.
+        watch: Is told of every launch when it has run, and then steps run without a graph; None:
+            nothing is told.
+
+    Raises:
+        CheckpointError: The file is no Gemma 3, or lacks something.
+        PlanqError: The machine has too little memory.
+    """
+
+    def __init__(
+        self, files: Source, machine: Machine | str = "host", limits: Limits | None = None
+    ) -> None:
+        self.sizes, self.limits = Sizes.of(files), limits or Limits()
+        self.machine = machine_of(machine) if isinstance(machine, str) else machine
+        entries = weights_of(files, self.sizes)
+        chosen = descriptors(self.sizes, self.limits, entries)
+        made = {
+            desc: planq.Plan.select(self.machine.stream, desc, BIT_EXACT)
+            for desc in {*chosen.values()}
+        }
+        self.plans = {name: made[desc] for name, desc in chosen.items()}
+        self.columns = {name: self._columns(entries, names) for name, names in TOGETHER.items()}
+        self._allocate(files, entries)
+        self.pages = Pages(self.limits.cache, self.limits.page)
+        self._steps: OrderedDict[Extents, Step] = OrderedDict()
+        self._made: dict[Text, int] = {}
+        self.digesting = 0.0
+        self.watch: Callable[[Launch], None] | None = None
+
+    def text(self, most: int, *, digested: bool = False) -> Text:
+        """A text without tokens.
+
+        Args:
+            most: How many tokens it may become. It takes pages of the cache as it grows.
+            digested: Whether its logits are digested. Then each of its steps waits for them.
+
+        Raises:
+            ArgumentError: That is more than the network is made for.
+        """
+        if not 1 <= most <= self.limits.context:
+            raise ArgumentError("most", f"1 to {self.limits.context} tokens", str(most))
+        return Text(self.pages, most, digested=digested)
+
+    def step(self, parts: Sequence[Part], *, logits: bool = False) -> Made:
+        """Computes the next tokens of some texts. On a GPU it does not wait for them.
+
+        Args:
+            parts: Of each text one; no more tokens together than ``limits.rows``.
+            logits: Whether :class:`Made` gives the logits, and not only the likeliest tokens.
+
+        Raises:
+            ArgumentError: The parts do not fit; nothing has changed.
+            PagesError: The cache has too few free pages; nothing has changed.
+        """
+        self._check(parts)
+        step = self._bound_for(self._extents(parts))
+        self._grow(parts)
+        fed = self._fill(step, parts)
+        step.fill()
+        for target, source, count in fed:
+            ids, made = step.at["ids"], self.memory["made"]
+            self.machine.copy(ids[target : target + count], made[source : source + count])
+        self._run(step)
+        self._made = {}
+        asked = 0
+        for part in parts:
+            part.text.length += part.size
+            asked += part.asked
+            if part.asked:
+                self._made[part.text] = asked - 1
+        return self._results(parts, logits)
+
+    def continued(
+        self, text: Text, ids: Sequence[int], most: int, ends: Collection[int] = ()
+    ) -> Iterator[int]:
+        """Continues a text greedily, and yields the tokens as they are known.
+
+        On a GPU a step begins before the token of the one before it is known to the host.
+
+        Args:
+            text: The text.
+            ids: Its next tokens, such as a prompt.
+            most: How many tokens are made at most.
+            ends: Tokens that end it; one is yielded, and none behind it.
+        """
+        rows = self.limits.rows
+        for at in range(0, len(ids), rows):
+            last = at + rows >= len(ids)
+            made = self.step([Part(text, ids[at : at + rows], asked=int(last))])
+        for count in range(1, most + 1):
+            further = count < most and text.length < text.most
+            ahead = self.step([Part(text)]) if further and self.machine.graphs else None
+            token = int(made.tokens()[-1])
+            yield token
+            if token in ends or not further:
+                return
+            made = ahead or self.step([Part(text)])
+
+    def launches(self, rows: int) -> list[Launch]:
+        """Those of a step of one text with so many tokens, and of the logits of its last one."""
+        return self._bound_for(Extents(rows, 1, 1, rows == 1)).launches
+
+    # --- Before a step
+
+    def _check(self, parts: Sequence[Part]) -> None:
+        """Raises ArgumentError for parts that make no step."""
+        limits = self.limits
+        if not 1 <= len(parts) <= limits.texts:
+            raise ArgumentError("parts", f"1 to {limits.texts} texts", str(len(parts)))
+        if len({part.text for part in parts}) < len(parts):
+            raise ArgumentError("parts", "each text once", "one of them twice")
+        for part in parts:
+            self._check_part(part)
+        for name, most, found in (
+            ("tokens", limits.rows, sum(part.size for part in parts)),
+            ("asked tokens", limits.asked, sum(part.asked for part in parts)),
+        ):
+            if found > most:
+                raise ArgumentError("parts", f"{most} {name} of a step at most", str(found))
+
+    def _check_part(self, part: Part) -> None:
+        if part.ids is None:
+            if part.text not in self._made:
+                told = "tokens, or a text whose next token the last step has made"
+                raise ArgumentError("ids", told, "neither")
+        elif len(part.ids) == 0 or not 0 <= min(part.ids) <= max(part.ids) < self.sizes.vocabulary:
+            told = f"tokens from 0 to {self.sizes.vocabulary - 1}"
+            raise ArgumentError("ids", told, planq.errors.shown(list(part.ids)))
+        if not 0 <= part.asked <= part.size:
+            raise ArgumentError("asked", f"0 to {part.size}", str(part.asked))
+        part.text.require_room(part.size)
+
+    def _extents(self, parts: Sequence[Part]) -> Extents:
+        """What a step of these parts is bound for."""
+        rows, asked = sum(part.size for part in parts), sum(part.asked for part in parts)
+        batch = next(count for count in self.limits.batches if count >= len(parts))
+        bound = self._bucket(rows, self.limits.rows)
+        if asked == rows and bound <= self.limits.asked:
+            return Extents(bound, batch, bound, every=True)
+        most = min(bound, self.limits.asked)
+        return Extents(bound, batch, self._bucket(asked, most) if asked else 0, every=False)
+
+    def _bucket(self, count: int, most: int) -> int:
+        """How many rows a step of so many has: on a GPU others are filled up to few numbers."""
+        if not self.machine.graphs:
+            return count
+        up = 1 << (count - 1).bit_length() if count <= GRAIN else -(-count // GRAIN) * GRAIN
+        return min(up, most)
+
+    def _grow(self, parts: Sequence[Part]) -> None:
+        """Gives texts the pages that they need."""
+        missing = [part.text.missing(part.size) for part in parts]
+        pages = iter(self.pages.take(sum(missing)))
+        for part, count in zip(parts, missing, strict=True):
+            part.text.grow(list(itertools.islice(pages, count)))
+
+    def _fill(self, step: Step, parts: Sequence[Part]) -> list[tuple[int, int, int]]:
+        """Writes the inputs of a step on the host.
+
+        Returns:
+            What goes from the tokens that the last step has made to those of this one: the first
+            row, where its token is, and how many follow.
+        """
+        host, fed = step.host, list[tuple[int, int, int]]()
+        row = asked = 0
+        for i, part in enumerate(parts):
+            text, count, end = part.text, part.size, row + part.size
+            if part.ids is None:
+                _join(fed, row, self._made[text])
+            else:
+                host["ids"][row:end] = part.ids
+            host["position"][row:end] = np.arange(text.length, text.length + count)
+            host["slot"][row:end] = text.slots(count)
+            host["query start"][i] = row
+            host["key length"][i] = text.length + count
+            host["block table"][i, : len(text.pages)] = text.pages
+            if not step.extents.every:
+                host["chosen"][asked : asked + part.asked] = np.arange(end - part.asked, end)
+            row, asked = end, asked + part.asked
+        # Rows that fill the step up are tokens of no text: they write nothing to the cache.
+        host["ids"][row:], host["position"][row:], host["slot"][row:] = 0, 0, -1
+        host["query start"][len(parts) :], host["key length"][len(parts) :] = row, 0
+        host["chosen"][asked:] = 0
+        return fed
+
+    def _bound_for(self, extents: Extents) -> Step:
+        if extents in self._steps:
+            self._steps.move_to_end(extents)
+        else:
+            self._steps[extents] = Step(self, extents)
+            if len(self._steps) > KEPT:
+                self._steps.popitem(last=False)
+        return self._steps[extents]
+
+    # --- A step
+
+    def _run(self, step: Step) -> None:
+        if self.watch is None:
+            step.run()
+            return
+        for launch in step.launches:
+            launch.run(self.machine.stream)
+            self.watch(launch)
+
+    def _results(self, parts: Sequence[Part], logits: bool) -> Made:
+        """Begins to fetch what was asked for; digests wait for it."""
+        asked = sum(part.asked for part in parts)
+        digested = any(part.asked and part.text.is_digested for part in parts)
+        wanted = logits or digested
+        tokens = self.machine.fetch(self.memory["made"][:asked])
+        rows = self.machine.fetch(self.memory["logits"][:asked]) if wanted else None
+        made = Made(tokens, rows)
+        if digested:
+            found, start, first = made.logits(), time.perf_counter(), 0
+            for part in parts:
+                part.text.add(found[first : first + part.asked])
+                first += part.asked
+            self.digesting += time.perf_counter() - start
+        return made
+
+    # --- Memory
+
+    def _allocate(self, files: Source, entries: dict[str, Entry]) -> None:
+        """One arena for weights, activations, the cache and the workspace."""
+        sizes, limits = self.sizes, self.limits
+        rows = self._row_tensors()
+        tensors = {name: ((limits.rows, *row), kind) for name, (kind, row) in rows.items()}
+        tensors |= self._other_tensors()
+        pool = (sizes.layers, 2, limits.cache, limits.page, sizes.key_heads, sizes.head)
+        shapes = [*tensors.values(), (pool, "float16"), *map(stored, entries.values())]
+        arena = self.machine.reserve(room(shapes))
+        self.of_rows = tuple(rows)
+        self.memory = {name: arena.empty(shape, kind) for name, (shape, kind) in tensors.items()}
+        cache = arena.empty(pool, "float16")
+        self.cache = [(cache[layer, 0], cache[layer, 1]) for layer in range(sizes.layers)]
+        self.weights = {}
+        for name, entry in entries.items():
+            shape, kind = stored(entry)
+            self.weights[name] = self.machine.put(files.tensor(entry).view(kind).reshape(shape))
+        self._fill_constants()
+
+    def _fill_constants(self) -> None:
+        sizes, fill = self.sizes, self.machine.fill
+        for name, base in (("turns", sizes.base), ("windowed turns", sizes.windowed_base)):
+            turns = planq.positions.cos_sin(base, sizes.head, self.limits.context)
+            fill(self.memory[name], turns)
+        zeros = self.memory["zeros"]
+        fill(zeros, np.zeros(zeros.shape, np.float32))
+
+    def _row_tensors(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Those with a row for each token: type, and shape of a row."""
+        sizes = self.sizes
+        heads = sizes.heads * sizes.head
+        qkv = heads + 2 * sizes.key_heads * sizes.head
+        return {
+            "hidden": ("float32", (sizes.hidden,)),
+            "residual": ("float32", (sizes.hidden,)),
+            "codes": ("int8", (sizes.hidden,)),
+            "scale": ("float32", (sizes.hidden // 32,)),
+            "qkv": ("float32", (qkv,)),
+            "float16 qkv": ("float16", (qkv,)),
+            "heads": ("float32", (heads,)),
+            "gate up": ("float32", (2 * sizes.inner,)),
+            "inner codes": ("int8", (sizes.inner,)),
+            "inner scale": ("float32", (sizes.inner // 32,)),
+        }
+
+    def _other_tensors(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type."""
+        sizes, limits = self.sizes, self.limits
+        asked, batch = limits.asked, limits.batches[-1]
+        widest = max(sizes.hidden, (sizes.heads + 2 * sizes.key_heads) * sizes.head)
+        workspace = max(plan.workspace_size() for plan in self.plans.values())
+        return {
+            "asked hidden": ((asked, sizes.hidden), "float32"),
+            "asked residual": ((asked, sizes.hidden), "float32"),
+            "logits": ((asked, sizes.vocabulary), "float32"),
+            "made": ((asked,), "int64"),
+            "long": ((3 * limits.rows + asked,), "int64"),
+            "short": ((1 + (2 + limits.table) * batch,), "int32"),
+            "turns": ((limits.context, sizes.head), "float32"),
+            "windowed turns": ((limits.context, sizes.head), "float32"),
+            "zeros": ((1, widest), "float32"),
+            "invalid": ((1,), "int64"),
+            "workspace": ((max(workspace, 1),), "uint8"),
+        }
+
+    def _columns(self, entries: dict[str, Entry], names: Sequence[str]) -> dict[str, slice]:
+        """Of products that are one: those of a layer are as wide as those of the first."""
+        widths = [entries[f"blk.0.{name}"].shape[0] for name in names]
+        ends = itertools.accumulate(widths)
+        return {
+            name: slice(end - width, end)
+            for name, width, end in zip(names, widths, ends, strict=True)
+        }
+
+
+def _join(fed: list[tuple[int, int, int]], row: int, source: int) -> None:
+    """Adds a copy of one token; with the one before it, if both are neighbours there and here."""
+    if fed:
+        first, begin, count = fed[-1]
+        if first + count == row and begin + count == source:
+            fed[-1] = first, begin, count + 1
+            return
+    fed.append((row, source, 1))
