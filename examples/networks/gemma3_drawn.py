@@ -72,6 +72,7 @@ class Drawn:
         self.path, self.seed = Path("drawn"), seed
         sizes = {
             "block_count": layers,
+            "context_length": 32768,
             "embedding_length": HIDDEN,
             "attention.head_count": HEADS,
             "attention.head_count_kv": KEY_HEADS,

@@ -84,6 +84,13 @@ def audit(
             help="Say whether the owner of a key signed a report, and audit not.",
         ),
     ] = None,
+    network: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL.gguf",
+            help="Compare the digests of texts by a model on these devices, and audit not.",
+        ),
+    ] = None,
     results: Annotated[
         int | None,
         typer.Option(min=1, help="Compare at least as many products of tensor cores, per kernel."),
@@ -94,9 +101,14 @@ def audit(
 ) -> int:
     """Hold every kernel to what it promises, with a claim for each promise.
 
+    With --network, continue seven texts by Gemma 3 in a GGUF file instead: on each device, alone
+    and together, on one thread and on all. All have to have one digest of their logits.
+
     The exit status is 0 if every claim held, 1 if one is refuted, and 2 if there is no answer or
     the time was up before all operators were audited.
     """
+    if network is not None:
+        return _network(network, _devices(device), as_json=as_json)
     _require_references()
     if compare is not None:
         return _compare(*(read_report(file, read_bytes(file)) for file in compare))
@@ -165,6 +177,31 @@ class _Asked:
     full: bool
     budget: float | None
     results: int
+
+
+def _network(path: Path, devices: list[str], *, as_json: bool) -> int:
+    """Prints the digests of a model's texts; the status is 1 if there are several."""
+    from planq.checkpoint.gguf_files import read_gguf
+    from planq.networks.audit import Found, audited
+
+    found: list[Found] = []
+    with read_gguf(path) as files, _progress("texts") as told:
+        found += audited(files, devices, told)
+    digests = {each.digest for each in found}
+    if as_json:
+        rows = [each._asdict() for each in found]
+        print(json.dumps({"equal": len(digests) == 1, "found": rows}, indent=2))
+    else:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for header in Found._fields:
+            table.add_column(header, overflow="fold")
+        for each in found:
+            table.add_row(*map(escape, each))
+        console = output_console()
+        console.print(table)
+        verdict = "one digest" if len(digests) == 1 else f"{len(digests)} DIGESTS"
+        console.print(f"{verdict} in {len(found)} runs on {', '.join(devices)}")
+    return EXIT_OK if len(digests) == 1 else EXIT_MARKED
 
 
 def _pattern(text: str, option: str) -> str:

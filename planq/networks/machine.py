@@ -356,7 +356,9 @@ class CudaMachine(_Reserving):
                 (made,) = checked(calls.cuGraphInstantiate(graph, 0), what)
             finally:
                 calls.cuGraphDestroy(graph)
-        return _Graph(self, made)
+            found = _Graph(self, made)
+            checked(calls.cuGraphUpload(made, self._stream), what)
+        return found
 
     def _enqueue(self, calls: Any, target: int, source: int, nbytes: int) -> None:
         if nbytes:

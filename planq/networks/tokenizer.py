@@ -62,6 +62,10 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of tokens; control tokens have none."""
+        return self.bytes_of(ids).decode(errors="replace")
+
+    def bytes_of(self, ids: Iterable[int]) -> bytes:
+        """The same in UTF-8; a letter may be several tokens, each with a byte of it."""
         made = bytearray()
         for i in ids:
             token, kind = self.tokens[i], self.kinds[i]
@@ -69,7 +73,7 @@ class Tokenizer:
                 made.append(int(token[1:-1], 16))
             elif kind != CONTROL:
                 made += token.replace(SPACE, " ").encode()
-        return made.decode(errors="replace")
+        return bytes(made)
 
     def _cut(self, part: str | int, token: int) -> Iterable[str | int]:
         """The pieces between occurrences of a token, and these."""

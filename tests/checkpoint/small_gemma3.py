@@ -1,4 +1,4 @@
-"""A small Gemma 3 in a GGUF file: random weights, and a vocabulary of a few words."""
+"""A small Gemma 3 in a GGUF file, with random weights."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import gguf
 import numpy as np
 
+from checkpoint.small_vocabulary import METADATA, VOCABULARY
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 Array = np.ndarray[Any, Any]
 LAYERS, HIDDEN, HEADS, HEAD, INNER, WINDOW = 7, 64, 2, 32, 256, 4
+CONTEXT = 2048
 EPSILON, BASE, WINDOWED_BASE = 1e-6, 1e6, 1e4
 # Types that the real file has, and where.
 BLOCKS = {
@@ -30,26 +33,6 @@ NORMS = {
     "post_attention_norm": ("post_attention_layernorm", HIDDEN),
     "ffn_norm": ("pre_feedforward_layernorm", HIDDEN),
     "post_ffw_norm": ("post_feedforward_layernorm", HIDDEN),
-}
-
-NORMAL, CONTROL, USER, BYTE = 1, 3, 4, 6
-JOINED = ["ab", "ba", "aba", "▁a", "ca", "cab", "▁▁", "bc", "abc", "aa", "aaa", "é▁", "c▁a"]
-VOCABULARY = [
-    *((token, CONTROL, -1000.0) for token in ("<pad>", "<eos>", "<bos>", "<unk>")),
-    *((token, CONTROL, -1000.0) for token in ("<turn>", "<end_of_turn>")),
-    *((token, USER, -1000.0) for token in ("\n\n", "\n\n\n", "<b>", "a<b>")),
-    *((f"<0x{byte:02X}>", BYTE, -1000.0) for byte in range(256)),
-    # Some of one score.
-    *((token, NORMAL, -float(i // 2)) for i, token in enumerate(JOINED)),
-    *((token, NORMAL, -50.0 - i) for i, token in enumerate("abc▁Zé\n<>0x4")),
-]
-METADATA = {
-    "tokenizer.ggml.model": "llama",
-    "tokenizer.ggml.tokens": [token for token, _, _ in VOCABULARY],
-    "tokenizer.ggml.scores": np.array([score for _, _, score in VOCABULARY], np.float32),
-    "tokenizer.ggml.token_type": np.array([kind for _, kind, _ in VOCABULARY], np.int32),
-    "tokenizer.ggml.bos_token_id": 2,
-    "tokenizer.ggml.eos_token_id": 1,
 }
 
 
@@ -71,7 +54,7 @@ def write(path: Path, **others: Any) -> Path:
     """The model as a file: random weights, and metadata like that of the real one."""
     draw = np.random.default_rng(3)
     writer = gguf.GGUFWriter(path, others.get("architecture", "gemma3"))
-    writer.add_context_length(64)
+    writer.add_context_length(CONTEXT)
     writer.add_embedding_length(HIDDEN)
     writer.add_block_count(LAYERS)
     writer.add_feed_forward_length(INNER)

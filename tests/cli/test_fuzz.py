@@ -104,7 +104,7 @@ PATTERNS = ("w", "(" * 5000, "a{99999999999}", "(?L)", "[[a]", "(?P<n>a)(?P=m)",
 PATTERN_LETTERS = "()[]{}*+?|^$\\.w1,-:<>P=!#iLmsuxa9\n\ud800"
 COMMANDS = (
     *("quantize", "quantize", "quantize", "dequantize", "verify", "explain", "explain", "info"),
-    *("ops", "plan", "inspect"),
+    *("ops", "plan", "inspect", "run"),
 )
 FLAGS = (
     *("--nested", "--verify", "--force", "--json", "--help", "--batch-invariant", "--version"),
@@ -146,6 +146,7 @@ def options_of(command: str) -> tuple[str, ...]:
         "verify": ("--device", "--calibrate"),
         "ops": ("--input", "--output", "--backend", "--device"),
         "dequantize": ("--dtype", "--device"),
+        "run": ("--device", "--tokens", "--threads"),
         "explain": (
             *("--device", "--determinism", "--max-ulp", "--max-workspace-bytes"),
             *("--backend", "--sku", "--body", "--example"),
@@ -160,6 +161,7 @@ def command_line(chaos: Chaos) -> list[str]:
         "quantize": ["in.st", "out.st", "--scheme", chaos.choice(SCHEMES + CODEBOOKS)],
         "dequantize": ["q.st", "out.st"],
         "inspect": [chaos.choice(("q.st", "m.gguf"))],
+        "run": [chaos.choice(("q.st", "m.gguf")), chaos.word()],
         "verify": ["in.st", chaos.choice(("q.st", "in.st", "."))],
         "plan": [chaos.choice(("save", "verify", "diff")), "desc.json", "out.st"],
         "explain": [chaos.choice(("-", "desc.json"))],

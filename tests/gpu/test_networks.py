@@ -7,6 +7,8 @@ layers, and a window that its texts leave.
 from __future__ import annotations
 
 import hashlib
+import json
+from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +16,12 @@ import numpy as np
 import pytest
 
 import planq
+from checkpoint.small_vocabulary import METADATA
+from checkpoint.small_vocabulary import VOCABULARY as VOCABULARY_OF_WORDS
 from gemma3_drawn import Drawn
+from planq.checkpoint import gguf_files
+from planq.cli import run as run_module
+from planq.cli.app import run
 from planq.networks import machine_of
 from planq.networks.gemma3 import Gemma3, Limits, Part
 from planq.networks.gemma3.schedule import completed
@@ -203,3 +210,36 @@ def test_real_shapes_have_the_host_s_digest(batch: int) -> None:
         way = batches.Way(batch, 100)
         found.append(batches.digests(network, prompts, 4, way, every=False))
     assert batches.differing(found[1], found[0]) == []
+
+
+# --- The command line
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drawn model with a vocabulary in the place of every file."""
+    drawn = Drawn(layers=LAYERS, vocabulary=len(VOCABULARY_OF_WORDS), window=20)
+    drawn.metadata |= METADATA
+    for module in (run_module, gguf_files):
+        monkeypatch.setattr(module, "read_gguf", lambda path: nullcontext(drawn))
+
+
+@pytest.mark.usefixtures("file")
+def test_planq_run_has_one_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for device in ("host", "cuda", "cuda:0"):
+        words = ["run", "drawn.gguf", "a cab<b> abc", "--tokens", "40", "--device", device]
+        assert run([*words, "--digest", "--json"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert [each["device"] for each in told] == ["host", "cuda:0", "cuda:0"]
+    host, *cuda = [(each["tokens"], each["text"], each["digest"]) for each in told]
+    assert cuda == [host, host]
+
+
+@pytest.mark.usefixtures("file")
+def test_planq_audit_compares_the_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "--network", "drawn.gguf", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    devices = {each["device"] for each in told["found"]}
+    assert devices >= {"host", "host, 1 thread", "cuda:0"}
+    assert len({each["digest"] for each in told["found"]}) == 1

@@ -189,6 +189,10 @@ class Driver(ModuleType):
         self.graphs[next(reversed(self.living))] = self.graphs[graph]
         return made
 
+    def cuGraphUpload(self, graph: int, stream: int) -> tuple[Any, ...]:
+        assert (self.living[graph], self.living[stream]) == ("executable", "stream")
+        return self.answer("cuGraphUpload")
+
     def cuGraphExecDestroy(self, graph: int) -> tuple[Any, ...]:
         return self.destroyed("cuGraphExecDestroy", graph, "executable")
 

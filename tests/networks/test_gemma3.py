@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import planq
-from checkpoint.small_gemma3 import LAYERS, VOCABULARY, write
+from checkpoint.small_gemma3 import LAYERS, write
+from checkpoint.small_vocabulary import VOCABULARY
 from gemma3_drawn import Drawn
 from planq.checkpoint import read_gguf
 from planq.checkpoint.failure import CheckpointError, TensorError

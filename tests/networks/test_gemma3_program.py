@@ -26,11 +26,11 @@ from checkpoint.small_gemma3 import (
     INNER,
     LAYERS,
     NORMS,
-    VOCABULARY,
     WINDOW,
     WINDOWED_BASE,
     write,
 )
+from checkpoint.small_vocabulary import VOCABULARY
 from gemma3_drawn import Drawn
 from planq.checkpoint import read_gguf
 from planq.networks.gemma3 import Gemma3, Limits

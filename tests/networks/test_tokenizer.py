@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from checkpoint.small_gemma3 import METADATA, VOCABULARY
+from checkpoint.small_vocabulary import METADATA, VOCABULARY
 from planq.checkpoint.failure import CheckpointError
 from planq.networks.tokenizer import Tokenizer
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from planq.networks.gemma3.step import Launch
     from planq.networks.machine import Machine
 
+    Progress = Callable[[str, int, int], None]
+
 Array = np.ndarray[Any, Any]
 # Steps of other extents that are kept; the one that was not used for longest goes first.
 KEPT = 64
@@ -42,6 +44,7 @@ class Gemma3:
         files: The model (:func:`planq.checkpoint.read_gguf`); its tensors are read here.
         machine: Where it runs, or the name of that; it has no arena yet. Default: the host.
         limits: What memory is allocated for.
+        progress: Is told of each tensor before it is read: name, bytes, and the bytes of all.
 
     Attributes:
         sizes: Of the model.
@@ -57,13 +60,21 @@ class Gemma3:
 
     Raises:
         CheckpointError: The file is no Gemma 3, or lacks something.
+        ArgumentError: Texts may be longer than the model takes.
         PlanqError: The machine has too little memory.
     """
 
     def __init__(
-        self, files: Source, machine: Machine | str = "host", limits: Limits | None = None
+        self,
+        files: Source,
+        machine: Machine | str = "host",
+        limits: Limits | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.sizes, self.limits = Sizes.of(files), limits or Limits()
+        if self.limits.context > self.sizes.context:
+            most = f"at most {self.sizes.context} tokens, which the model takes"
+            raise ArgumentError("context", most, str(self.limits.context))
         self.machine = machine_of(machine) if isinstance(machine, str) else machine
         entries = weights_of(files, self.sizes)
         chosen = descriptors(self.sizes, self.limits, entries)
@@ -73,7 +84,8 @@ class Gemma3:
         }
         self.plans = {name: made[desc] for name, desc in chosen.items()}
         self.columns = {name: self._columns(entries, names) for name, names in TOGETHER.items()}
-        self._allocate(files, entries)
+        self._allocate(entries)
+        self._read(files, entries, progress or (lambda name, nbytes, total: None))
         self.pages = Pages(self.limits.cache, self.limits.page)
         self._steps: OrderedDict[Extents, Step] = OrderedDict()
         self._made: dict[Text, int] = {}
@@ -106,21 +118,22 @@ class Gemma3:
             PagesError: The cache has too few free pages; nothing has changed.
         """
         self._check(parts)
-        step = self._bound_for(self._extents(parts))
+        rows, asked = sum(part.size for part in parts), sum(part.asked for part in parts)
+        step = self._bound_for(self._extents(rows, len(parts), asked))
         self._grow(parts)
         fed = self._fill(step, parts)
         step.fill()
-        for target, source, count in fed:
-            ids, made = step.at["ids"], self.memory["made"]
-            self.machine.copy(ids[target : target + count], made[source : source + count])
+        for row, source, count in fed:
+            tokens = self.memory["made"][source : source + count]
+            self.machine.copy(step.at["ids"][row : row + count], tokens)
         self._run(step)
         self._made = {}
-        asked = 0
+        made = 0
         for part in parts:
             part.text.length += part.size
-            asked += part.asked
+            made += part.asked
             if part.asked:
-                self._made[part.text] = asked - 1
+                self._made[part.text] = made - 1
         return self._results(parts, logits)
 
     def continued(
@@ -149,9 +162,21 @@ class Gemma3:
                 return
             made = ahead or self.step([Part(text)])
 
+    def prepare(self, tokens: int) -> None:
+        """Binds the steps in which one text of so many tokens is read and continued.
+
+        They are bound when they are first used anyway. This is for those who measure time.
+        """
+        rows = self.limits.rows
+        whole, rest = divmod(tokens - 1, rows)
+        if whole:
+            self._bound_for(self._extents(rows, 1, 0))
+        for count in (rest + 1, 1):
+            self._bound_for(self._extents(count, 1, 1))
+
     def launches(self, rows: int) -> list[Launch]:
         """Those of a step of one text with so many tokens, and of the logits of its last one."""
-        return self._bound_for(Extents(rows, 1, 1, rows == 1)).launches
+        return self._bound_for(self._extents(rows, 1, 1)).launches
 
     # --- Before a step
 
@@ -183,10 +208,9 @@ class Gemma3:
             raise ArgumentError("asked", f"0 to {part.size}", str(part.asked))
         part.text.require_room(part.size)
 
-    def _extents(self, parts: Sequence[Part]) -> Extents:
-        """What a step of these parts is bound for."""
-        rows, asked = sum(part.size for part in parts), sum(part.asked for part in parts)
-        batch = next(count for count in self.limits.batches if count >= len(parts))
+    def _extents(self, rows: int, texts: int, asked: int) -> Extents:
+        """What a step of so many tokens of so many texts is bound for."""
+        batch = next(count for count in self.limits.batches if count >= texts)
         bound = self._bucket(rows, self.limits.rows)
         if asked == rows and bound <= self.limits.asked:
             return Extents(bound, batch, bound, every=True)
@@ -273,7 +297,7 @@ class Gemma3:
 
     # --- Memory
 
-    def _allocate(self, files: Source, entries: dict[str, Entry]) -> None:
+    def _allocate(self, entries: dict[str, Entry]) -> None:
         """One arena for weights, activations, the cache and the workspace."""
         sizes, limits = self.sizes, self.limits
         rows = self._row_tensors()
@@ -286,11 +310,16 @@ class Gemma3:
         self.memory = {name: arena.empty(shape, kind) for name, (shape, kind) in tensors.items()}
         cache = arena.empty(pool, "float16")
         self.cache = [(cache[layer, 0], cache[layer, 1]) for layer in range(sizes.layers)]
-        self.weights = {}
-        for name, entry in entries.items():
-            shape, kind = stored(entry)
-            self.weights[name] = self.machine.put(files.tensor(entry).view(kind).reshape(shape))
         self._fill_constants()
+
+    def _read(self, files: Source, entries: dict[str, Entry], progress: Progress) -> None:
+        """Brings the weights to the machine."""
+        placed = {name: stored(entry) for name, entry in entries.items()}
+        total, self.weights = room(placed.values()), dict[str, Any]()
+        for name, (shape, kind) in placed.items():
+            progress(name, room([(shape, kind)]), total)
+            data = files.tensor(entries[name])
+            self.weights[name] = self.machine.put(data.view(kind).reshape(shape))
 
     def _fill_constants(self) -> None:
         sizes, fill = self.sizes, self.machine.fill

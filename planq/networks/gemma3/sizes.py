@@ -76,6 +76,7 @@ class Sizes:
         head: Elements of a head.
         inner: Elements between up and down.
         vocabulary: Tokens that there are.
+        context: The most tokens of a text.
         window: How many tokens a windowed layer sees, the own one among them.
         epsilon: Of every norm.
         base: Of the positions in layers that see the whole text.
@@ -89,6 +90,7 @@ class Sizes:
     head: int
     inner: int
     vocabulary: int
+    context: int
     window: int
     epsilon: float
     base: float
@@ -110,6 +112,7 @@ class Sizes:
             head=_number(files, "attention.key_length"),
             inner=_number(files, "feed_forward_length"),
             vocabulary=_rows(files, "token_embd.weight"),
+            context=_number(files, "context_length"),
             window=_number(files, "attention.sliding_window"),
             epsilon=_number(files, "attention.layer_norm_rms_epsilon"),
             base=_number(files, "rope.freq_base"),
