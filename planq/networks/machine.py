@@ -252,6 +252,10 @@ class CudaMachine(_Reserving):
     Args:
         index: Of the CUDA device.
 
+    Attributes:
+        index: The same.
+        pinned: Memory of the host for copies.
+
     Raises:
         DeviceError: There is no such device, or the package is missing.
     """
@@ -272,7 +276,7 @@ class CudaMachine(_Reserving):
         self._stream = int(stream)
         _destroyed_with(self, index, "cuStreamDestroy", stream)
         self.stream: Any = planq.cuda_stream(self._stream, index)
-        self._pinned = _PinnedPool(index, self._stream)
+        self.pinned = _PinnedPool(index, self._stream)
 
     def reserve(self, nbytes: int) -> Arena:
         """Allocates the arena."""
@@ -300,10 +304,10 @@ class CudaMachine(_Reserving):
         if not tensor.nbytes:
             return
         with current(self.index) as calls:
-            pinned = self._pinned.take(calls, tensor.nbytes)
+            pinned = self.pinned.take(calls, tensor.nbytes)
             pinned.view(tensor.shape, tensor.dtype)[...] = array
             self._enqueue(calls, tensor.pointer, pinned.address, tensor.nbytes)
-            self._pinned.give(calls, pinned)
+            self.pinned.give(calls, pinned)
 
     def copy(self, target: CudaTensor, source: CudaTensor) -> None:
         """Copies a tensor on the GPU."""
@@ -319,19 +323,11 @@ class CudaMachine(_Reserving):
         if not tensor.nbytes:
             return lambda: np.empty(tensor.shape, tensor.dtype)
         with current(self.index) as calls:
-            pinned = self._pinned.take(calls, tensor.nbytes)
+            pinned = self.pinned.take(calls, tensor.nbytes)
             for offset, pointer, nbytes in _rows(tensor):
                 self._enqueue(calls, pinned.address + offset, pointer, nbytes)
             pinned.record(calls, self._stream)
-
-        def landed() -> Array:
-            with current(self.index) as calls:
-                pinned.wait(calls)
-            found = pinned.view(tensor.shape, tensor.dtype).copy()
-            self._pinned.give_back(pinned)
-            return found
-
-        return landed
+        return _Fetched(self, pinned, tensor)
 
     def get(self, tensor: CudaTensor) -> Array:
         """Copies a tensor to the host, and waits."""
@@ -429,6 +425,24 @@ class _Pinned:
         checked(calls.cuEventSynchronize(self._event), "a copy or the step before it")
 
 
+class _Fetched:
+    """A copy on its way to the host. Its memory goes back when it is read, or when nobody will."""
+
+    def __init__(self, machine: CudaMachine, pinned: _Pinned, tensor: CudaTensor) -> None:
+        self._machine, self._pinned = machine, pinned
+        self._shape, self._dtype = tensor.shape, tensor.dtype
+        self._back = weakref.finalize(self, machine.pinned.give_back, pinned)
+        self._back.atexit = False
+
+    def __call__(self) -> Array:
+        """Waits for the copy, and returns it; once."""
+        with current(self._machine.index) as calls:
+            self._pinned.wait(calls)
+        found = self._pinned.view(self._shape, self._dtype).copy()
+        self._back()
+        return found
+
+
 class _PinnedPool:
     """Pinned memory for copies, by its size: the one that was used first is used again first."""
 
@@ -452,7 +466,7 @@ class _PinnedPool:
         self._pools[pinned.capacity].append(pinned)
 
     def give_back(self, pinned: _Pinned) -> None:
-        """Gives memory back, whose copy is done."""
+        """Gives memory back, whose event is recorded."""
         self._pools[pinned.capacity].appendleft(pinned)
 
 

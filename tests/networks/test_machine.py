@@ -206,6 +206,20 @@ def test_pinned_memory_is_used_again_when_its_copy_is_done(driver: Driver) -> No
     assert machine.get(tensor).tolist() == [3 * machines.MOST_WAITING - 1] * 2000
 
 
+def test_copies_that_nobody_reads_give_their_memory_back(driver: Driver) -> None:
+    machine = machine_with("cuda:3")
+    tensor = machine.put(np.arange(4))
+    for _ in range(9):
+        machine.fetch(tensor)
+        driver.finish()
+    kept = machine.fetch(tensor)
+    machine.fill(tensor, np.arange(4, 8))
+    assert machine.get(tensor).tolist() == [4, 5, 6, 7]
+    assert kept().tolist() == [0, 1, 2, 3]
+    pinned = [kind for kind in driver.living.values() if kind == "pinned"]
+    assert len(pinned) <= 3
+
+
 # --- Graphs
 
 

@@ -288,6 +288,7 @@ class Gemma3:
         rows = self.machine.fetch(self.memory["logits"][:asked]) if wanted else None
         made = Made(tokens, rows)
         if digested:
+            made.tokens()  # the copy is done, and its memory is of use to others
             found, start, first = made.logits(), time.perf_counter(), 0
             for part in parts:
                 part.text.add(found[first : first + part.asked])
