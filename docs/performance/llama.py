@@ -18,7 +18,7 @@ they are, or repacked where it has an order of its own: the faster of the two co
 alternate, and the best of each counts. × is ggml's time over planq's; below 1 is **bold**."""
 TEXTS = """\
 Gemma 3 270M of a file in Q4_K_M: a prompt of {prompt} tokens, and {written} tokens that follow it,
-as [examples/networks/gemma3.py](../examples/networks/gemma3.py) and as llama.cpp compute it. *Products* is the part
+as [planq.networks](networks.md) and as llama.cpp compute it. *Products* is the part
 of planq's time that its products take when they run one after another; the rest is
 attention, norms, gates and Python."""
 PROMPT, WRITTEN = 512, 64
