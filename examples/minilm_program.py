@@ -6,7 +6,7 @@
 
 The folder is the model's: it holds config.json, model.safetensors and tokenizer.json. Needs torch,
 safetensors and tokenizers. Where transformers is installed its float32 model is compared with, else
-minilm.py's. A machine that has torch alone, and no model, checks what another one recorded.
+minilm_torch.py's. A machine that has torch alone, and no model, checks what another one recorded.
 
 --record writes two files: NAME.npz has weights and activations, and NAME.json the digests that
 minilm_record.py tells of. --check of the latter makes hashed numbers in the place of activations;
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-import minilm
 import minilm_record
+import minilm_torch
 from minilm_record import Record
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Recording:
         self.products: list[dict[str, Any]] = []
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
 
-    def add(self, scheme: minilm.Scheme, products: list[minilm.Fed]) -> None:
+    def add(self, scheme: minilm_torch.Scheme, products: list[minilm_torch.Fed]) -> None:
         """Those of another scheme."""
-        together = minilm.ways(len(self.lengths))["together"]
-        found = minilm.digests(products, self.lengths, together, "cpu")
+        together = minilm_torch.ways(len(self.lengths))["together"]
+        found = minilm_torch.digests(products, self.lengths, together, "cpu")
         self.schemes[scheme.name] = {"digest": found.every}
         for fed, digest in zip(products, found.each, strict=True):
             entry = {"scheme": scheme.name, "name": fed.name, "kind": type(fed.product).__name__}
@@ -69,7 +69,7 @@ class Recording:
         """All but the arrays."""
         return {"lengths": self.lengths, "schemes": self.schemes, "products": self.products}
 
-    def record(self, schemes: Iterable[minilm.Scheme]) -> Record:
+    def record(self, schemes: Iterable[minilm_torch.Scheme]) -> Record:
         """The digests, and those of hashed numbers."""
         tensors = {key: self._load(key) for key in self.arrays}
         return Record.made(schemes, copy.deepcopy(self.told()), tensors)
@@ -93,11 +93,11 @@ class Recording:
             recording.arrays = {name: stored[name] for name in stored.files if name != "told"}
         return recording
 
-    def fed(self, scheme: minilm.Scheme) -> list[minilm.Fed]:
+    def fed(self, scheme: minilm_torch.Scheme) -> list[minilm_torch.Fed]:
         """The products of a scheme again."""
         kinds = {each.__name__: each for each in scheme.kinds}
         return [
-            minilm.Fed(
+            minilm_torch.Fed(
                 entry["name"],
                 kinds[entry["kind"]](*(self._load(key) for key in entry["made_of"])),
                 tuple(self._load(key) for key in entry["operands"]),
@@ -114,14 +114,18 @@ class Recording:
         return key
 
     def _load(self, key: str) -> torch.Tensor:
-        """Bytes stand for what has so many of them: int8, bfloat16 or float32."""
+        """Bytes stand for what has so many of them: bfloat16 or float32."""
         stored = np.moveaxis(self.arrays[key][::-1], 0, -1).copy()
-        dtype = {1: torch.int8, 2: torch.bfloat16, 4: torch.float32}[stored.shape[-1]]
+        dtype = {2: torch.bfloat16, 4: torch.float32}[stored.shape[-1]]
         return torch.from_numpy(stored).view(dtype)[..., 0]
 
 
 def alike(
-    scheme: minilm.Scheme, products: list[minilm.Fed], told: dict[str, Any], part: str, device: str
+    scheme: minilm_torch.Scheme,
+    products: list[minilm_torch.Fed],
+    told: dict[str, Any],
+    part: str,
+    device: str,
 ) -> bool:
     """Whether products have their digests on a device, having printed how many do.
 
@@ -136,8 +140,8 @@ def alike(
     for fed in products:
         fed.product.to(device)
     same = bool(products)
-    for way, batches in minilm.ways(len(told["lengths"])).items():
-        found = minilm.digests(products, told["lengths"], batches, device)
+    for way, batches in minilm_torch.ways(len(told["lengths"])).items():
+        found = minilm_torch.digests(products, told["lengths"], batches, device)
         pairs = zip(products, found.each, expected, strict=True)
         other = [fed.name for fed, here, there in pairs if here != there]
         right, of = len(products) - len(other), len(products)
@@ -147,13 +151,13 @@ def alike(
         if products and found.every != told["schemes"][scheme.name][part]:
             print(f"  digest of all: {found.every}")
             same = False
-    rows = minilm.rows_alone(products, told["lengths"], device)
+    rows = minilm_torch.rows_alone(products, told["lengths"], device)
     print(f"{device}, {scheme.name}, rows alone: {rows}")
     return same and not rows.other
 
 
 @torch.inference_mode()
-def check(schemes: Iterable[minilm.Scheme], file: Path, device: str) -> int:
+def check(schemes: Iterable[minilm_torch.Scheme], file: Path, device: str) -> int:
     """Computes recorded products, and prints how many have the digest that they had on the host."""
     recording = Recording.read(file)
     told = recording.told()
@@ -162,7 +166,7 @@ def check(schemes: Iterable[minilm.Scheme], file: Path, device: str) -> int:
 
 
 @torch.inference_mode()
-def check_record(schemes: Iterable[minilm.Scheme], file: Path, device: str) -> int:
+def check_record(schemes: Iterable[minilm_torch.Scheme], file: Path, device: str) -> int:
     """The same of hashed numbers, and of the activations where they are beside the record."""
     record, activations = Record.read(file), file.with_suffix(".npz")
     told = record.told
@@ -185,13 +189,13 @@ def check_record(schemes: Iterable[minilm.Scheme], file: Path, device: str) -> i
 
 
 @torch.inference_mode()
-def run(schemes: Iterable[minilm.Scheme], folder: Path, record: Path | None) -> int:
+def run(schemes: Iterable[minilm_torch.Scheme], folder: Path, record: Path | None) -> int:
     """Computes the model with the products of each scheme, and may record these."""
-    batch = minilm.tokenized(folder)
-    model, expected = minilm.Encoder(folder), minilm.floating(folder, batch)
+    batch = minilm_torch.tokenized(folder)
+    model, expected = minilm_torch.Encoder(folder), minilm_torch.floating(folder, batch)
     recording, one = Recording(batch.lengths), True
     for scheme in schemes:
-        same, fed = minilm.compare(scheme, model, batch, expected)
+        same, fed = minilm_torch.compare(scheme, model, batch, expected)
         one = one and same
         if record:
             recording.add(scheme, fed)
@@ -201,7 +205,7 @@ def run(schemes: Iterable[minilm.Scheme], folder: Path, record: Path | None) -> 
     return 0 if one else 1
 
 
-def main(schemes: Iterable[minilm.Scheme], words: list[str]) -> int:
+def main(schemes: Iterable[minilm_torch.Scheme], words: list[str]) -> int:
     """Does what the command line says, and returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, nargs="?", help="the model's")

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-import minilm
+import minilm_torch
 import planq
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DTYPES = {"int8": torch.int8, "bfloat16": torch.bfloat16, "float32": torch.float32}
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 # Of kernels that differ by what the processor has, the newest.
 INSTRUCTION_SETS = {
     "AMX": "amx_int8",
@@ -62,8 +62,8 @@ def hashed(key: str, told: dict[str, Any]) -> torch.Tensor:
     """Numbers of such a description that are the same on every machine.
 
     Element i is `k * 2**(exponent - 24 - s)`: the odd k of 24 bits, its sign and s of 0 to 7 are
-    bits of SplitMix64's number i, whose seed is the key. All of it is exact in float32, which is
-    then rounded to bfloat16, or truncated to int8.
+    bits of SplitMix64's number i, whose seed is the key. All of it is exact in float32, which may
+    then be rounded to bfloat16.
 
     Args:
         key: A number in hexadecimal digits.
@@ -109,7 +109,7 @@ class Record:
     @classmethod
     def made(
         cls,
-        schemes: Iterable[minilm.Scheme],
+        schemes: Iterable[minilm_torch.Scheme],
         activations: dict[str, Any],
         tensors: dict[str, torch.Tensor],
     ) -> Record:
@@ -123,9 +123,9 @@ class Record:
         lengths = activations["lengths"]
         arrays = {key: described(x) for key, x in tensors.items()}
         record = cls({"machine": machine(), "arrays": arrays} | activations)
-        together = minilm.ways(len(lengths))["together"]
+        together = minilm_torch.ways(len(lengths))["together"]
         for scheme in schemes:
-            found = minilm.digests(record.fed(scheme), lengths, together, "cpu")
+            found = minilm_torch.digests(record.fed(scheme), lengths, together, "cpu")
             record.told["schemes"][scheme.name]["hashed"] = found.every
             for entry, digest in zip(record.entries(scheme), found.each, strict=True):
                 entry["hashed"] = digest
@@ -138,16 +138,16 @@ class Record:
     def read(cls, file: Path) -> Record:
         return cls(json.loads(file.read_text()))
 
-    def entries(self, scheme: minilm.Scheme) -> list[dict[str, Any]]:
+    def entries(self, scheme: minilm_torch.Scheme) -> list[dict[str, Any]]:
         """The products of a scheme."""
         return [each for each in self.told["products"] if each["scheme"] == scheme.name]
 
-    def fed(self, scheme: minilm.Scheme) -> list[minilm.Fed]:
+    def fed(self, scheme: minilm_torch.Scheme) -> list[minilm_torch.Fed]:
         """They, made of hashed numbers and fed these."""
         kinds = {each.__name__: each for each in scheme.kinds}
         return [self._fed(kinds[entry["kind"]], entry) for entry in self.entries(scheme)]
 
-    def _fed(self, kind: type[minilm.Product], entry: dict[str, Any]) -> minilm.Fed:
+    def _fed(self, kind: type[minilm_torch.Product], entry: dict[str, Any]) -> minilm_torch.Fed:
         made_of, operands = (
             [hashed(key, self.told["arrays"][key]) for key in entry[part]]
             for part in ("made_of", "operands")
@@ -156,7 +156,7 @@ class Record:
             without_padding(x, self.told["lengths"], square=square)
             for x, square in zip(operands, kind.squares[:-1], strict=True)
         )
-        return minilm.Fed(entry["name"], kind(*made_of), tuple(given))
+        return minilm_torch.Fed(entry["name"], kind(*made_of), tuple(given))
 
 
 def digest(x: torch.Tensor) -> str:

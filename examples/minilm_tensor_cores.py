@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import Linear, Module
 
-import minilm
 import minilm_program
+import minilm_torch
 import planq.torch  # noqa: F401
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BLOCK = 64
 
 
-class Bfloat16Product(minilm.Product):
+class Bfloat16Product(minilm_torch.Product):
     """One of bfloat16 on both sides, whose sums are TENSOR_SM90."""
 
     takes = torch.bfloat16
@@ -114,11 +114,11 @@ def linear(kind: Callable[[torch.Tensor, torch.Tensor], Module]) -> Callable[[Li
 
 
 SCHEMES = (
-    minilm.Scheme("NF4", 0.95, {Linear: linear(LinearNF4)}, (LinearNF4,)),
-    minilm.Scheme(
+    minilm_torch.Scheme("NF4", 0.95, {Linear: linear(LinearNF4)}, (LinearNF4,)),
+    minilm_torch.Scheme(
         "bfloat16",
         0.999,
-        {Linear: linear(LinearBfloat16), minilm.Attention: lambda of: AttentionBfloat16()},
+        {Linear: linear(LinearBfloat16), minilm_torch.Attention: lambda of: AttentionBfloat16()},
         (LinearBfloat16, Scores, Heard),
     ),
 )

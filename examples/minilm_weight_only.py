@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch.nn import Linear
 
-import minilm
 import minilm_program
+import minilm_torch
 import planq.torch  # noqa: F401
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def mxfp4(weight: torch.Tensor) -> Quantized:
     return Quantized("linear_4bit", {"weight": codes, "weight_scale": scale}, fields)
 
 
-class LinearWeightOnly(minilm.Product):
+class LinearWeightOnly(minilm_torch.Product):
     """A linear layer of which the weight alone is quantized, from the checkpoint's own numbers."""
 
     takes = torch.bfloat16
@@ -134,7 +134,8 @@ KINDS: dict[str, type[LinearWeightOnly]] = {
 }
 LEAST = {"int4_group128": 0.93, "uint4_group128": 0.95, "nf4_block64": 0.95, "mxfp4": 0.92}
 SCHEMES = tuple(
-    minilm.Scheme(name, LEAST[name], {Linear: kind.of}, (kind,)) for name, kind in KINDS.items()
+    minilm_torch.Scheme(name, LEAST[name], {Linear: kind.of}, (kind,))
+    for name, kind in KINDS.items()
 )
 
 if __name__ == "__main__":

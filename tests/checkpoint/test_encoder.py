@@ -1,21 +1,16 @@
-"""MiniLM's encoder in W8A8: that of `make demo`, in NumPy, and that of examples/, in torch."""
+"""MiniLM's encoder in W8A8: that of `make demo`, in NumPy."""
 
 from __future__ import annotations
 
-import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 from checkpoint import model as minilm
-from cli import demo_model
 from planq.cli.demo_encoder import Encoder, FloatProducts, W8A8Products, digest, spans
 from planq.cli.demo_sentences import SENTENCES
 from planq.executors import HostExecutor
-from support import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,27 +67,3 @@ def quantized(values: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     """Codes and scales of rows."""
     scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
     return np.rint(values / scale).astype(np.int8), scale
-
-
-def test_the_example_in_torch(
-    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = shown(source, capsys, monkeypatch)
-    assert "36 products in W8A8, compared with float32 of transformers\n" in told
-    assert re.search(r"^cpu: cosine 0\.99\d{3} on average", told, re.MULTILINE)
-    assert len(set(re.findall(r"^cpu, (?:alone|together|reversed): (\w{64})$", told, re.M))) == 1
-
-
-def test_the_example_without_transformers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    told = shown(demo_model.write(tmp_path).parent, capsys, monkeypatch)
-    assert "36 products in W8A8, compared with float32 of torch\n" in told
-
-
-def shown(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the example prints on a machine without a GPU, having succeeded."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert examples.encode("minilm_w8a8", folder) == 0
-    return capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-import minilm as shared
+import minilm_torch as shared
 from cli import demo_model
 from minilm_program import Recording
 from support import examples

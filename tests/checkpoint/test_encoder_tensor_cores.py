@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-import minilm as encoder
+import minilm_torch as encoder
 from checkpoint import model as minilm
 from planq.audit.ops.linear.float_sums import tensor_sm90
 from support import examples

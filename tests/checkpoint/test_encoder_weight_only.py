@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-import minilm
+import minilm_torch
 from cli import demo_model
 from cli.commands import report
 from cli.files import Array, load
@@ -129,14 +129,14 @@ def test_codes_are_those_of_planq_quantize(
     assert scale.numpy().tobytes() == stored[f"{layer}.weight{part}"].tobytes()
 
 
-class Centred(minilm.Product):
+class Centred(minilm_torch.Product):
     """A product whose rows depend on each other."""
 
     def multiply(self, x: torch.Tensor) -> torch.Tensor:
         return x - x.mean(dim=tuple(range(x.ndim - 1)))
 
 
-class Doubled(minilm.Product):
+class Doubled(minilm_torch.Product):
     """One whose rows do not."""
 
     def multiply(self, x: torch.Tensor) -> torch.Tensor:
@@ -145,8 +145,11 @@ class Doubled(minilm.Product):
 
 def test_a_product_with_other_bits_for_a_row_alone_is_named() -> None:
     x = (torch.arange(24.0).reshape(2, 3, 4),)
-    fed: list[Any] = [minilm.Fed("first", Centred(), x), minilm.Fed("second", Doubled(), x)]
-    told = str(minilm.rows_alone(fed, [3, 2], "cpu"))
+    fed: list[Any] = [
+        minilm_torch.Fed("first", Centred(), x),
+        minilm_torch.Fed("second", Doubled(), x),
+    ]
+    told = str(minilm_torch.rows_alone(fed, [3, 2], "cpu"))
     assert told.splitlines() == [
         "1 of 2 products have the bits that they have among all rows",
         "  other bits: first",

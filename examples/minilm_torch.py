@@ -11,6 +11,7 @@ import copy
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -19,23 +20,11 @@ from torch.nn.functional import gelu, normalize, scaled_dot_product_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 # Tokens of a batch come in multiples of it, because the fast kernels of tensor cores take matrices
 # whose rows, such as those of attention's probabilities, are multiples of 16 bytes.
 ALIGNED = 8
-WHO = ("The cat", "My neighbour", "A student of history", "Nobody in the town by the river")
-WHAT = (
-    "sleeps.",
-    "plays the violin every morning.",
-    "waits for the museum to open.",
-    "has forgotten how to reset a password.",
-    "knows why water boils sooner in the mountains.",
-    "reads the paper before breakfast, and the letters after it.",
-    "arrives from Lisbon on the late train with two heavy suitcases and an umbrella.",
-    "believes that it will rain until Thursday and that the sun will be back by the weekend.",
-)
-SENTENCES = [f"{who} {what}" for who in WHO for what in WHAT]
+SENTENCES = (Path(__file__).parent / "sentences.txt").read_text().splitlines()
 
 
 class Attention(Module):
