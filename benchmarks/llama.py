@@ -12,8 +12,6 @@ import argparse
 import datetime
 import itertools
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +23,10 @@ import numpy as np
 
 import planq
 from harness.core.report import command, software
-from harness.native.native import CopyLoop, processor_name
+from harness.core.turns import best_of, host_facts, in_process
+from harness.native.native import CopyLoop
 from harness.peers import ggml
 from planq.checkpoint import read_gguf
-from planq.machine import instruction_sets
 from planq.networks import machine_of
 from planq.networks.gemma3 import Gemma3, Limits
 
@@ -39,22 +37,6 @@ SIDE: Final = 4096  # of the weights
 COLD: Final = 256_000_000  # bytes of weights that are rotated
 LEAST: Final = 0.1  # seconds of a turn
 PROMPT, WRITTEN = 512, 64  # tokens
-
-
-def best_of(contenders: dict[str, Sequence[Run]], turns: int) -> dict[str, float]:
-    """The least seconds of a run of each, of turns that alternate between them."""
-    best = dict.fromkeys(contenders, float("inf"))
-    rotated = {name: itertools.cycle(runs) for name, runs in contenders.items()}
-    for turn in range(turns + 1):
-        for name, runs in rotated.items():
-            count, begin, spent = 0, time.perf_counter(), 0.0
-            while count == 0 or spent < LEAST:
-                next(runs)()
-                count += 1
-                spent = time.perf_counter() - begin
-            if turn:  # the first one finds caches and clocks as others left them
-                best[name] = min(best[name], spent / count)
-    return best
 
 
 # --- Products
@@ -106,7 +88,7 @@ def products(threads: int, turns: int) -> Iterator[dict[str, Any]]:
             }
             for name, listed in peers.items():
                 contenders[name] = [partial(each.run, pool) for each in listed]
-            best = best_of(contenders, turns)
+            best = best_of(contenders, turns, LEAST)
             nbytes = weights.sets[0].nbytes
             own = best.pop("planq")
             read = best.pop("read") / len(weights.sets)
@@ -169,7 +151,7 @@ def of_products(network: Gemma3, rows: int, turns: int) -> float:
         for launch in launches:
             launch.run(network.machine.stream)
 
-    return best_of({"products": [run]}, turns)["products"]
+    return best_of({"products": [run]}, turns, LEAST)["products"]
 
 
 def texts(path: Path, threads: int, turns: int) -> dict[str, Any]:
@@ -230,19 +212,11 @@ def part_of(part: str, threads: int, given: argparse.Namespace) -> list[dict[str
     return list(products(threads, given.turns))
 
 
-def in_process(part: str, threads: int, given: argparse.Namespace) -> list[dict[str, Any]]:
+def in_own_process(part: str, threads: int, given: argparse.Namespace) -> list[dict[str, Any]]:
     """The same in a process of its own, where NumPy's library has as many threads and no more."""
     words = [str(given.model)] if given.model else []
     words += ["--threads", str(threads), "--turns", str(given.turns), "--part", part]
-    libraries = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    done = subprocess.run(
-        [sys.executable, __file__, *words],
-        env={**os.environ, **dict.fromkeys(libraries, str(threads))},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    found: list[dict[str, Any]] = in_process(__file__, words, threads)
     return found
 
 
@@ -262,19 +236,14 @@ def main(words: list[str]) -> int:
     parts = ("products", "texts") if given.model else ("products",)
     measured: dict[str, list[Any]] = {"products": [], "texts": []}
     for part, count in itertools.product(parts, counts):
-        measured[part] += in_process(part, count, given)
+        measured[part] += in_own_process(part, count, given)
     print("\n".join(table(measured)))
     if given.json:
         record = {
             "format": 1,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "command": command(words),
-            "machine": {
-                "name": "host",
-                "processor": processor_name(),
-                "cores": os.cpu_count(),
-                "instructions": instruction_sets(),
-            },
+            "machine": host_facts(),
             "software": software()
             | {"xllamacpp": ggml.release(), "ggml": ", ".join(ggml.instructions())},
             "model": given.model.name if given.model else None,

@@ -19,9 +19,11 @@ import torch
 
 import bench
 import decode
+import encoder
 import llama
 import planq
 from checkpoint import small_gemma3
+from cli import demo_model
 from harness.core.cases import Case, Target, load_cases, read_file
 from harness.core.check import (
     HOST_COLUMNS,
@@ -1084,7 +1086,7 @@ def test_products_are_measured_beside_ggml(
     """Both compute one thing, but for what codes of activations lose."""
     for name, value in (("SIDE", 256), ("COLD", 1), ("LEAST", 0.0), ("ROWS", (1, 3))):
         monkeypatch.setattr(llama, name, value)
-    monkeypatch.setattr(llama, "in_process", llama.part_of)
+    monkeypatch.setattr(llama, "in_own_process", llama.part_of)
     assert llama.main(["--threads", "1", "--turns", "1", "--json", str(tmp_path)]) == 0
     record = json.loads((tmp_path / "host" / "llama.json").read_text())
     found = record["llama"]["products"]
@@ -1118,3 +1120,24 @@ def test_texts_are_measured_beside_llama_cpp(
     found = llama.texts(small_gemma3.write(tmp_path / "small.gguf"), 1, 1)
     assert found["prompt"]["speedup"] > 1 > found["text"]["speedup"]
     assert 0 < found["text"]["products_share"] < 1
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_an_encoder_is_measured_beside_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a small model, whose embeddings all are near."""
+    folder = demo_model.write(tmp_path).parent
+    monkeypatch.setattr(encoder, "LEAST", 0.0)
+    monkeypatch.setattr(encoder, "in_own_process", encoder.part_of)
+    words = [str(folder), "--threads", "1", "--batches", "1,3", "--turns", "1"]
+    assert encoder.main([*words, "--json", str(tmp_path)]) == 0
+    record = json.loads((tmp_path / "host" / "encoder.json").read_text())
+    assert [each["sentences"] for each in record["encoder"]] == [1, 3]
+    for each in record["encoder"]:
+        names = ["bfloat16", "w8a8", "torch float32", "torch bfloat16"]
+        assert list(each["sentences_per_second"]) == names
+        assert all(rate > 0 for rate in each["sentences_per_second"].values())
+        assert all(cosine > 0.99 for cosine in each["least_cosine"].values())
+        assert each["tokens"] <= each["padded_tokens"]
+    assert len(capsys.readouterr().out.splitlines()) == 2 * 5

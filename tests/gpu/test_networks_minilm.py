@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import minilm as network
 import numpy as np
 import pytest
 
-from checkpoint import drawn_minilm
+import minilm as network
+from networks import drawn_minilm
 
 pytestmark = pytest.mark.gpu
 TOKENS = drawn_minilm.sentences(48)

@@ -9,16 +9,16 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import minilm as network
 import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer
 
+import minilm as network
 import planq
-from checkpoint import drawn_minilm
 from checkpoint import model as peer
 from cli import demo_model
+from networks import drawn_minilm
 from planq import _core
 from planq.audit import places
 from planq.cli.demo_sentences import SENTENCES

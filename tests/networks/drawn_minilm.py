@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from minilm import SCHEMES, Encoder, Limits, Sizes, digest_of
 
 from cli import demo_model
+from minilm import SCHEMES, Encoder, Limits, Sizes, digest_of
 from planq.networks import machine_of
 
 if TYPE_CHECKING:
