@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import collectives
+import encoder
 import llama
 import plots
 import tables
@@ -171,6 +172,7 @@ def page(records: Records, pictures: dict[str, Picture]) -> str:
     lines += ["## On the host", "", "The ceiling is a loop in C++ on as many threads.", ""]
     lines += [*tables.runs(host.found), *machine_sections(host, pictures), *miss_section(host)]
     lines += llama.section(records.llama)
+    lines += encoder.section(records.encoder)
     lines += collectives.section(records.collectives, pictures)
     lines += ["## The host's share of a call", ""]
     lines += [

@@ -230,6 +230,7 @@ class Records:
         overheads: Runs of overhead.py.
         collectives: Runs of collectives.py.
         llama: Runs of llama.py.
+        encoder: Runs of encoder.py.
     """
 
     gpus: tuple[Results, ...]
@@ -237,14 +238,15 @@ class Records:
     overheads: tuple[Run, ...]
     collectives: tuple[Run, ...]
     llama: tuple[Run, ...]
+    encoder: tuple[Run, ...]
 
 
 def load(folders: Iterable[Path]) -> Records:
     """Reads folders of records.
 
     Args:
-        folders: Each with JSON files as bench.py, overhead.py, collectives.py and llama.py write
-            them; others are passed by.
+        folders: Each with JSON files as bench.py, overhead.py, collectives.py, llama.py and
+            encoder.py write them; others are passed by.
 
     Returns:
         The runs, newest first, with letters each, and the newest figures of every case on every
@@ -253,14 +255,16 @@ def load(folders: Iterable[Path]) -> Records:
     contents = {path: json.loads(path.read_text()) for folder in folders for path in _files(folder)}
     benches = {path: content for path, content in contents.items() if "cases" in content}
     runs = _runs(benches, string.ascii_lowercase)
-    overheads, collectives, llama = (
+    overheads, collectives, llama, encoder = (
         _runs({p: c for p, c in contents.items() if key in c}, string.ascii_uppercase)
-        for key in ("figures", "collectives", "llama")
+        for key in ("figures", "collectives", "llama", "encoder")
     )
     names = {run.device for run in runs} - {HOST}
     gpus = [_results(name, runs, benches) for name in names]
     gpus.sort(key=lambda found: (-len(found.cases), found.device))
-    return Records(tuple(gpus), _results(HOST, runs, benches), overheads, collectives, llama)
+    return Records(
+        tuple(gpus), _results(HOST, runs, benches), overheads, collectives, llama, encoder
+    )
 
 
 def _results(device: str, every: Iterable[Run], benches: dict[Path, dict[str, Any]]) -> Results:
