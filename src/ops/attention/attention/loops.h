@@ -58,7 +58,7 @@ class RowLoops {
         key_head_(rows.head / p_.group()),
         factor_(p_.factor(key_head_)) {
     for (int r = 0; r < count(); ++r) begin_row(r);
-    std::memset(room_.merged, 0, sizeof room_.merged);
+    clear_values(room_.merged);
   }
 
   void run() {
@@ -102,6 +102,13 @@ class RowLoops {
     return held + (column * rows_.room + std::int64_t{r} * kPanelColumns);
   }
 
+  // Only what values have columns for: a short sequence takes less time than all of the room.
+  void clear_values(float* held) const {
+    const std::int64_t columns =
+        (p_.value.columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+    std::memset(held, 0, sizeof(float) * static_cast<std::size_t>(columns * rows_.room));
+  }
+
   void add_span(std::int64_t at) {
     for (int r = 0; r < count(); ++r) {
       RowState& row = states_[r];
@@ -109,7 +116,7 @@ class RowLoops {
       std::memset(row.sums, 0, sizeof row.sums);
       row.seen = false;
     }
-    std::memset(room_.found, 0, sizeof room_.found);
+    clear_values(room_.found);
     for (std::int64_t block = at; block < std::min(at + math::kSpanKeys, all_.end);
          block += kPanelTerms)
       if (find_keys(block)) add_block(block);
@@ -135,6 +142,7 @@ class RowLoops {
       first_ = std::min(first_, row.first);
       end_ = std::max(end_, row.end);
     }
+    used_ = (end_ + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
     return first_ < end_;
   }
 
@@ -166,7 +174,9 @@ class RowLoops {
 
   // Products of all rows with the block's keys.
   void score() {
-    std::memset(room_.scores, 0, sizeof room_.scores);
+    std::memset(
+        room_.scores, 0,
+        sizeof(float) * static_cast<std::size_t>(used_) * static_cast<std::size_t>(rows_.room));
     for (int j = first_ / kPanelColumns * kPanelColumns; j < end_; j += kPanelColumns)
       for (std::int64_t term = 0; term < p_.key.columns; term += kPanelTerms) {
         const int terms =
@@ -183,12 +193,15 @@ class RowLoops {
   void widen_keys(int j, std::int64_t term, int terms) {
     WidePanel& panel = room_.panel;
     for (int v = 0; v < kPanelVectors; ++v) {
-      std::memset(panel.lines, 0, sizeof panel.lines);
       const int own = j + v * kFloatLanes;
-      for (int i = std::max(own, first_); i < std::min(own + kFloatLanes, end_); ++i)
-        if (room_.keys[i])
-          widen_cached<T, kCache>(room_.keys[i] + term * kCodeBytes, terms, panel.lines[i - own]);
-      turn_lines(panel.lines, panel.values[0] + v * kFloatLanes);
+      for (int i = own; i < own + kFloatLanes; ++i) {
+        float* const line = panel.lines[i - own];
+        if (first_ <= i && i < end_ && room_.keys[i])
+          widen_cached<T, kCache>(room_.keys[i] + term * kCodeBytes, terms, line);
+        else
+          std::memset(line, 0, sizeof(float) * static_cast<std::size_t>(terms));
+      }
+      turn_lines(panel.lines, panel.values[0] + v * kFloatLanes, terms);
     }
     find_exponents(panel, 0, terms, kSmallest);
   }
@@ -198,10 +211,8 @@ class RowLoops {
       const T* const from = static_cast<const T*>(p_.query) + token_of(r + i) * p_.query_token +
                             head_of(r + i) * p_.query_head + term;
       widen<T>(from, terms, room_.wide.values[i]);
-      std::memset(room_.wide.values[i] + terms, 0,
-                  sizeof(float) * static_cast<std::size_t>(kPanelTerms - terms));
     }
-    find_exponents(room_.wide, together, kSmallest);
+    find_exponents(room_.wide, together, kSmallest, terms);
   }
 
   // Calls use(first row, rows) for at most kWideRows rows at a time.
@@ -226,7 +237,7 @@ class RowLoops {
       std::memset(x, 0, sizeof x);
       return store_scores(r, x);
     }
-    for (int j = 0; j < kPanelTerms; j += kPanelColumns)
+    for (int j = 0; j < used_; j += kPanelColumns)
       std::memcpy(x + j, piece(room_.scores, r, j), sizeof(float) * kPanelColumns);
     if (p_.scales_scores)
       for (int j = row.first; j < row.end; ++j) x[j] = x[j] * room_.key_scales[j];
@@ -241,15 +252,29 @@ class RowLoops {
   }
 
   // The row's M with the block. A score that is NaN, or no number below infinity, loses the row.
-  float largest(RowState& row, const float* x) const {
-    float most = -math::detail::infinity();
-    std::uint32_t lost = 0;
-    for (int j = row.first; j < row.end; ++j) {
-      lost |= math::is_lost(x[j]) ? 1u : 0u;
-      most = math::detail::select(x[j] > most, x[j], most);
-    }
-    const float own = most * factor_;
-    row.lost |= lost != 0 || math::is_lost(own);
+  // Scores that the row does not see become -inf, so that whole vectors are looked at.
+  float largest(RowState& row, float* x) const {
+    const float none = -math::detail::infinity();
+    for (int j = 0; j < row.first; ++j) x[j] = none;
+    for (int j = row.end; j < used_; ++j) x[j] = none;
+    alignas(64) float most[kPanelColumns];
+    alignas(64) std::uint32_t lost[kPanelColumns] = {};
+    for (float& own : most) own = none;
+    const auto take = [&](int i, float score) {
+      most[i] = math::detail::select(score > most[i], score, most[i]);
+    };
+    for (int j = 0; j < used_; j += kPanelColumns)
+      for (int i = 0; i < kPanelColumns; ++i) {
+        lost[i] |= math::is_lost(x[j + i]) ? 1u : 0u;
+        take(i, x[j + i]);
+      }
+    for (int half = kPanelColumns / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) {
+        lost[i] |= lost[i + half];
+        take(i, most[i + half]);
+      }
+    const float own = most[0] * factor_;
+    row.lost |= lost[0] != 0 || math::is_lost(own);
     return math::detail::select(own > row.most, own, row.most);
   }
 
@@ -269,11 +294,11 @@ class RowLoops {
   // In the place of scores, what values are weighed by: powers in the queries' type. Those of keys
   // that the row does not see are 0.
   void take_powers(RowState& row, float* x) const {
-    for (int j = 0; j < kPanelTerms; ++j)
+    for (int j = 0; j < used_; ++j)
       x[j] = math::power_of_score(math::fused(x[j], factor_, -row.most));
     for (int j = 0; j < row.first; ++j) x[j] = 0;
-    for (int j = row.end; j < kPanelTerms; ++j) x[j] = 0;
-    for (int j = 0; j < kPanelTerms; j += 8)
+    for (int j = row.end; j < used_; ++j) x[j] = 0;
+    for (int j = 0; j < used_; j += 8)
       for (int i = 0; i < 2; ++i)
         for (int q = 0; q < 4; ++q) row.sums[q] = row.sums[q] + x[j + 2 * q + i];
     if (p_.measured)
@@ -282,7 +307,7 @@ class RowLoops {
   }
 
   void store_scores(int r, const float* x) {
-    for (int j = 0; j < kPanelTerms; j += kPanelColumns)
+    for (int j = 0; j < used_; j += kPanelColumns)
       std::memcpy(piece(room_.scores, r, j), x + j, sizeof(float) * kPanelColumns);
   }
 
@@ -332,10 +357,10 @@ class RowLoops {
 
   void weigh_values(int r, int together, std::int64_t column) {
     for (int i = 0; i < together; ++i)
-      for (int j = 0; j < kPanelTerms; j += kPanelColumns)
+      for (int j = 0; j < used_; j += kPanelColumns)
         std::memcpy(room_.wide.values[i] + j, piece(room_.scores, r + i, j),
                     sizeof(float) * kPanelColumns);
-    find_exponents(room_.wide, together, kSmallest);
+    find_exponents(room_.wide, together, kSmallest, used_);
     add_rows(r, together, first_term(), end_term(), room_.found, column);
   }
 
@@ -390,6 +415,7 @@ class RowLoops {
   const float factor_;
   Keys all_;         // that some row sees
   int first_, end_;  // those of them in the block
+  int used_;         // columns of scores up to the end, in whole panels
   bool differ_;      // rows see different ones
   RowState states_[kMostRows];
   Room room_;

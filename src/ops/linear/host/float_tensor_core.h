@@ -58,10 +58,10 @@ struct alignas(64) WideRows {
   std::int32_t exponents[kWideRows][kPanelTerms];
 };
 
-// Of the numbers of some rows.
-inline void find_exponents(WideRows& wide, int rows, int smallest) {
+// Of the first terms of some rows.
+inline void find_exponents(WideRows& wide, int rows, int smallest, int terms = kPanelTerms) {
   for (int r = 0; r < rows; ++r)
-    for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
+    for (int i = 0; i < terms; i += kFloatLanes) {
       const Ints exponents = exponents_of(load(&wide.values[r][i]), smallest);
       *reinterpret_cast<Ints*>(&wide.exponents[r][i]) = paired(exponents, exponents);
     }

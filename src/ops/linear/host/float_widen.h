@@ -116,9 +116,9 @@ inline void transpose(Floats (&rows)[kFloatLanes]) {
 // Rows of weights, which are columns of a panel once they are transposed.
 using Lines = float[kFloatLanes][kPanelTerms];
 
-// Columns of a panel from rows of weights: the first of them goes to `to`.
-inline void turn_lines(const Lines& lines, float* to) {
-  for (int i = 0; i < kPanelTerms; i += kFloatLanes) {
+// Columns of a panel from the first terms of rows of weights: the first of them goes to `to`.
+inline void turn_lines(const Lines& lines, float* to, int terms = kPanelTerms) {
+  for (int i = 0; i < terms; i += kFloatLanes) {
     Floats block[kFloatLanes];
 #pragma GCC unroll 16
     for (int c = 0; c < kFloatLanes; ++c) block[c] = load(&lines[c][i]);
