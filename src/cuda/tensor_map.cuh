@@ -78,6 +78,41 @@ inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap&
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+// A tensor of 16-bit numbers. Those of axis 0 lie one after another, other axes lie anyhow. It is
+// copied in boxes whose rows along axis 0 have 128 bytes, with a swizzle of 128 bytes.
+struct NumberTensor {
+  const void* data;
+  std::int64_t extents[4];
+  std::int64_t strides[4];  // in numbers; the first is 1
+  int box[4];               // extents; the first is kBoxNumbers
+};
+inline constexpr int kBoxNumbers = kBoxBytes / 2;
+
+// The same for such a tensor. An axis with one place may have any stride.
+inline bool encode_tensor_map(const NumberTensor& from, TensorMap& map) {
+  constexpr int kAxes = 4;
+  constexpr std::int64_t kMaxStride = (std::int64_t{1} << 40) - 1;
+  cuuint64_t extents[kAxes], strides[kAxes - 1];
+  cuuint32_t box[kAxes];
+  const cuuint32_t steps[kAxes] = {1, 1, 1, 1};
+  if (reinterpret_cast<std::uintptr_t>(from.data) % 16 != 0) return false;
+  for (int i = 0; i < kAxes; ++i) {
+    if (from.extents[i] < 1 || from.extents[i] > INT32_MAX) return false;
+    extents[i] = static_cast<cuuint64_t>(from.extents[i]);
+    box[i] = static_cast<cuuint32_t>(from.box[i]);
+    if (i == 0) continue;
+    const std::int64_t bytes = from.extents[i] > 1 ? from.strides[i] * 2 : 16;
+    if (bytes <= 0 || bytes > kMaxStride || bytes % 16 != 0) return false;
+    strides[i - 1] = static_cast<cuuint64_t>(bytes);
+  }
+  const EncodeTensorMap encode = tensor_map_encoder();
+  return encode && encode(reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_UINT16,
+                          kAxes, const_cast<void*>(from.data), extents, strides, box, steps,
+                          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -110,6 +145,16 @@ __device__ __forceinline__ void copy_box(SharedAddress to, const TensorMap& map,
 __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
                                          int batch, const Barrier& barrier) {
   copy_box(shared_address(to), map, column, row, batch, barrier);
+}
+
+// A box of a NumberTensor.
+__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, const int (&at)[4],
+                                         const Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(barrier.address())
+      : "memory");
 }
 
 }  // namespace planq::cuda

@@ -35,11 +35,12 @@ __device__ __forceinline__ std::uint64_t descriptor_of(std::uint32_t shared) {
   return std::uint64_t{1} << 62 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 16 |
          (shared & 0x3FFFF) >> 4;
 }
-// The descriptor of a transposed operand. It consists of TMA boxes, one after another, of 64 rows
-// by 64 terms. The leading offset is from a box to the next, the stride offset from eight terms to
-// the next eight.
+// The descriptor of a transposed operand. It consists of TMA boxes, one after another, of kTerms
+// terms by 64 rows. The leading offset is from a box to the next, the stride offset from eight
+// terms to the next eight.
+template <int kTerms = kTransposedTerms>
 __device__ __forceinline__ std::uint64_t transposed_descriptor_of(std::uint32_t shared) {
-  constexpr std::uint64_t kUnused = 1, kBox = kTransposedBoxBytes >> 4;
+  constexpr std::uint64_t kUnused = 1, kBox = kTerms * 128 >> 4;
   return descriptor_of(shared) + ((kBox - kUnused) << 16);
 }
 // The descriptor `bytes` further. That may lead to another byte of the same rows, or to a row that
@@ -72,6 +73,11 @@ __device__ __forceinline__ void pin(int (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(sums[i])::"memory");
 }
 
+template <int kCount>
+__device__ __forceinline__ void pin(std::uint32_t (&words)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(words[i])::"memory");
+}
 template <int kCount>
 __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 #pragma unroll
@@ -219,35 +225,42 @@ __device__ __forceinline__ void wgmma_add_floats(float (&sums)[kSums], std::uint
 // wgmma_wait(). A warp has 16 rows of it. With g = l / 4 and t = l % 4, lane l has
 //   first[0], first[1]  terms 2t and 2t + 1 of rows g and g + 8
 //   first[2], first[3]  the same eight terms further
-#define PLANQ_WGMMA_HELD(columns, count, sums_are, a0, a1, a2, a3, b, p, type)              \
+// Second: the type, as above; where it is Transposed, terms of the second operand lie one after
+// another.
+#define PLANQ_WGMMA_HELD(columns, count, sums_are, a0, a1, a2, a3, b, p, type, turned)      \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %" #p                                         \
                ", 0;"                                                                       \
                "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type        \
                " {" PLANQ_NAMES_##count "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b \
-                                        ", p, 1, 1, 0;}"                                    \
+                                        ", p, 1, 1, " turned ";}"                           \
                : PLANQ_##sums_are##_##count(sums, 0)                                        \
                : "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3]), "l"(second),   \
                  "r"(add))
-#define PLANQ_WGMMA_HELD_OF_COLUMNS(type)                           \
-  if constexpr (kSums == 4)                                         \
-    PLANQ_WGMMA_HELD(8, 4, FLOATS, 4, 5, 6, 7, 8, 9, type);         \
-  else if constexpr (kSums == 8)                                    \
-    PLANQ_WGMMA_HELD(16, 8, FLOATS, 8, 9, 10, 11, 12, 13, type);    \
-  else if constexpr (kSums == 16)                                   \
-    PLANQ_WGMMA_HELD(32, 16, FLOATS, 16, 17, 18, 19, 20, 21, type); \
-  else if constexpr (kSums == 32)                                   \
-    PLANQ_WGMMA_HELD(64, 32, FLOATS, 32, 33, 34, 35, 36, 37, type); \
-  else                                                              \
-    PLANQ_WGMMA_HELD(128, 64, FLOATS, 64, 65, 66, 67, 68, 69, type)
-template <class T, int kSums>
+#define PLANQ_WGMMA_HELD_OF_COLUMNS(type, turned)                           \
+  if constexpr (kSums == 4)                                                 \
+    PLANQ_WGMMA_HELD(8, 4, FLOATS, 4, 5, 6, 7, 8, 9, type, turned);         \
+  else if constexpr (kSums == 8)                                            \
+    PLANQ_WGMMA_HELD(16, 8, FLOATS, 8, 9, 10, 11, 12, 13, type, turned);    \
+  else if constexpr (kSums == 16)                                           \
+    PLANQ_WGMMA_HELD(32, 16, FLOATS, 16, 17, 18, 19, 20, 21, type, turned); \
+  else if constexpr (kSums == 32)                                           \
+    PLANQ_WGMMA_HELD(64, 32, FLOATS, 32, 33, 34, 35, 36, 37, type, turned); \
+  else                                                                      \
+    PLANQ_WGMMA_HELD(128, 64, FLOATS, 64, 65, 66, 67, 68, 69, type, turned)
+template <class Second, int kSums>
 __device__ __forceinline__ void wgmma_add_held(float (&sums)[kSums],
                                                const std::uint32_t (&first)[4],
                                                std::uint64_t second, int add) {
   static_assert(kSums == 4 || kSums == 8 || kSums == 16 || kSums == 32 || kSums == 64);
-  if constexpr (std::is_same_v<T, math::Half>) {
-    PLANQ_WGMMA_HELD_OF_COLUMNS("f16");
+  constexpr bool kHalf = std::is_same_v<typename NumberOf<Second>::Type, math::Half>;
+  if constexpr (kHalf && kTransposed<Second>) {
+    PLANQ_WGMMA_HELD_OF_COLUMNS("f16", "1");
+  } else if constexpr (kHalf) {
+    PLANQ_WGMMA_HELD_OF_COLUMNS("f16", "0");
+  } else if constexpr (kTransposed<Second>) {
+    PLANQ_WGMMA_HELD_OF_COLUMNS("bf16", "1");
   } else {
-    PLANQ_WGMMA_HELD_OF_COLUMNS("bf16");
+    PLANQ_WGMMA_HELD_OF_COLUMNS("bf16", "0");
   }
 }
 
@@ -257,9 +270,9 @@ __device__ __forceinline__ void wgmma_add_held(int (&sums)[64], const std::uint3
                                                std::uint64_t second) {
   constexpr int add = 1;
   if constexpr (std::is_same_v<T, math::Half>)
-    PLANQ_WGMMA_HELD(128, 64, SUMS, 64, 65, 66, 67, 68, 69, "f16");
+    PLANQ_WGMMA_HELD(128, 64, SUMS, 64, 65, 66, 67, 68, 69, "f16", "0");
   else
-    PLANQ_WGMMA_HELD(128, 64, SUMS, 64, 65, 66, 67, 68, 69, "bf16");
+    PLANQ_WGMMA_HELD(128, 64, SUMS, 64, 65, 66, 67, 68, 69, "bf16", "0");
 }
 
 #undef PLANQ_WGMMA_HELD_OF_COLUMNS

@@ -169,17 +169,29 @@ PLANQ_HD Exponential exponential(float x, float bias) {
   return {s.x + low, whole};
 }
 
+// A polynomial of several numbers, step by step, which a processor can do side by side.
+template <int kCount>
+PLANQ_HD void polynomials(const float (&)[kCount], float (&results)[kCount], float last) {
+  for (int i = 0; i < kCount; ++i) results[i] = last;
+}
+template <int kCount, class... Rest>
+PLANQ_HD void polynomials(const float (&x)[kCount], float (&results)[kCount], float first,
+                          Rest... rest) {
+  polynomials(x, results, rest...);
+  for (int i = 0; i < kCount; ++i) results[i] = fused(results[i], x[i], first);
+}
+
 // 2^f for |f| <= 1/2.
-template <int kDegree>
-PLANQ_HD float exp2_polynomial(float f) {
+template <int kDegree, int kCount>
+PLANQ_HD void exp2_polynomials(const float (&f)[kCount], float (&p)[kCount]) {
   static_assert(kDegree >= 3 && kDegree <= 5);
   if constexpr (kDegree == 5)
-    return polynomial(f, 1.0f, 0x1.62e428p-1f, 0x1.ebf9bcp-3f, 0x1.c6b75ep-5f, 0x1.3cea66p-7f,
-                      0x1.5bb684p-10f);
+    polynomials(f, p, 1.0f, 0x1.62e428p-1f, 0x1.ebf9bcp-3f, 0x1.c6b75ep-5f, 0x1.3cea66p-7f,
+                0x1.5bb684p-10f);
   else if constexpr (kDegree == 4)
-    return polynomial(f, 1.0f, 0x1.62e034p-1f, 0x1.ebfdap-3f, 0x1.ca7214p-5f, 0x1.3c9p-7f);
+    polynomials(f, p, 1.0f, 0x1.62e034p-1f, 0x1.ebfdap-3f, 0x1.ca7214p-5f, 0x1.3c9p-7f);
   else
-    return polynomial(f, 1.0f, 0x1.62f5fap-1f, 0x1.f00c4cp-3f, 0x1.c2a1fep-5f);
+    polynomials(f, p, 1.0f, 0x1.62f5fap-1f, 0x1.f00c4cp-3f, 0x1.c2a1fep-5f);
 }
 
 // (2^f - 1) / f.
@@ -347,13 +359,26 @@ PLANQ_HD float exp_nonpositive(float x) {
 // 2^x for x <= 0, in few operations: 5 and the degree of a polynomial, whose relative error is
 // 2^-22.49 (5), 2^-18.05 (4) or 2^-13.27 (3). Exact where x is an integer. Below 2^-126 the result
 // falls linearly to +0, which it is from -127 on, and for a NaN.
+// Of several numbers: step by step, which a processor can do side by side.
+template <int kDegree, int kCount>
+PLANQ_HD void exp2_fast(float (&x)[kCount]) {
+  using namespace detail;
+  float f[kCount], p[kCount];
+  std::uint32_t shifted[kCount];
+  for (int i = 0; i < kCount; ++i) x[i] = select(x[i] > -127.0f, x[i], -127.0f);
+  for (int i = 0; i < kCount; ++i) {
+    const Whole whole = whole_of(x[i] + kRounding, 0);
+    f[i] = x[i] - whole.n;
+    shifted[i] = whole.shifted;
+  }
+  exp2_polynomials<kDegree>(f, p);
+  for (int i = 0; i < kCount; ++i) x[i] = float_of(bits_of(p[i]) + (shifted[i] << 23));
+}
 template <int kDegree>
 PLANQ_HD float exp2_fast(float x) {
-  using namespace detail;
-  const float bounded = select(x > -127.0f, x, -127.0f);
-  const Whole whole = whole_of(bounded + kRounding, 0);
-  const float p = exp2_polynomial<kDegree>(bounded - whole.n);
-  return float_of(bits_of(p) + (whole.shifted << 23));
+  float one[1] = {x};
+  exp2_fast<kDegree>(one);
+  return one[0];
 }
 
 // 1 / (1 + e^-x).

@@ -12,6 +12,11 @@ inline constexpr int kBlockKeys = 128, kSpanKeys = 1024;
 
 // 2^x of what is not above 0.
 PLANQ_HD float power_of_score(float x) { return exp2_fast<5>(x); }
+// The same for several.
+template <int kCount>
+PLANQ_HD void powers_of_scores(float (&x)[kCount]) {
+  exp2_fast<5>(x);
+}
 
 // What multiplies the sums and values of a state whose M becomes `next`. There is nothing to
 // multiply where M was -inf.

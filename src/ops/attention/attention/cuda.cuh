@@ -31,12 +31,14 @@ bool splits(const Fields& f) { return spans_of(f) > 1 && rows_of(f) <= kSplitRow
 struct Room {
   std::int32_t* starts_are_right;
   float* states;
+  std::int32_t* left;  // of tiles: see warpgroups.cuh
   std::size_t bytes;
 
   // `rows`: with states of their spans.
-  Room(const Fields& f, int64_t rows, Scratch scratch) {
+  Room(const Fields& f, int64_t rows, Scratch scratch, int64_t tiles = 0) {
     starts_are_right = scratch.take<std::int32_t>(1);
     states = scratch.take<float>(static_cast<std::size_t>(rows * spans_of(f) * (2 + f.value_dim)));
+    left = scratch.take<std::int32_t>(static_cast<std::size_t>(tiles));
     bytes = scratch.bytes();
   }
 };
@@ -100,13 +102,18 @@ bool has_eights(const OperandView& view, int64_t columns) {
   return cuda::has_whole_words(view, columns * size, size, 8 * size);
 }
 
+// The most rows of a sequence and a key head.
+int64_t most_rows(const Fields& f) {
+  return std::min(f.max_query, f.query_shape[0]) * f.query_shape[1] / f.key_heads;
+}
+
 template <DType kCache, class Steps, class Shape>
 Status launch_tiles(const Call& call, TileArgs args, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const Layout& p = args.p;
-  const int64_t rows = std::min(f.max_query, p.tokens) * p.group();
-  args.tiles = std::max<int64_t>(cuda::ceil_div(rows, Shape::kRows), 1);
-  args.count = args.tiles * p.key_heads * (args.states ? p.batch * args.spans : p.batch + 1);
+  args.tiles = std::max<int64_t>(cuda::ceil_div(most_rows(f), Shape::kRows), 1);
+  args.count = args.tiles * p.key_heads *
+               (args.states ? p.batch * args.spans : p.batch + (args.fills ? 1 : 0));
   const cuda::Grid grid = {.blocks = std::min(args.count, cuda::kMaxIndex),
                            .threads = dim3(kTileThreads),
                            .shared_bytes = shared_bytes<Shape>(f.query_shape.last(), f.value_dim)};
@@ -134,33 +141,50 @@ Status prepare(const Descriptor& descriptor, const Device& device, State&) {
   return load(FewRows{});
 }
 
-template <DType kCache, class Steps>
-Status bind(const Call& call, Bound& bound) {
+// What the kernels of a call share.
+CudaArgs shared_args(const Call& call, const Room& room, bool split) {
+  const Fields& f = call.fields<Fields>();
+  return {Layout(call), f.output_dtype, room.starts_are_right, split ? room.states : nullptr,
+          split ? spans_of(f) : 1};
+}
+TileArgs tile_args(const Call& call, const CudaArgs& shared) {
   const Fields& f = call.fields<Fields>();
   const Operands& own = call.operands;
-  const bool split = splits(f);
-  const Room room(f, split ? rows_of(f) : 0, Scratch(call.workspace));
-  const CudaArgs shared{Layout(call), f.output_dtype, room.starts_are_right,
-                        split ? room.states : nullptr, split ? spans_of(f) : 1};
+  TileArgs args{shared};
+  args.whole_query = has_eights(own[kQuery], f.query_shape.last());
+  args.whole_key = has_eights(own[kKeyCache], f.query_shape.last());
+  args.whole_value = has_eights(own[kValueCache], f.value_dim);
+  return args;
+}
+Status launch_check(const Call& call, const CheckArgs& args, Bound& bound) {
   const cuda::Grid one = {.blocks = 1, .threads = dim3(kCheckThreads)};
-  const CheckArgs check{shared.p, room.starts_are_right, static_cast<int64_t*>(own[kInvalid].data)};
-  PLANQ_TRY(cuda::launch(check_sequences, one, check, bound));
-  if (rows_of(f) == 0) return Status::success();
-  const TileArgs args{shared,
-                      has_eights(own[kQuery], f.query_shape.last()),
-                      has_eights(own[kKeyCache], f.query_shape.last()),
-                      has_eights(own[kValueCache], f.value_dim),
-                      0,
-                      0};
-  PLANQ_TRY(by_shape<Steps>(f, [&](auto shape) {
-    return launch_tiles<kCache, Steps, decltype(shape)>(call, args, bound);
-  }));
-  if (!split) return Status::success();
+  CheckArgs own = args;
+  own.invalid = static_cast<int64_t*>(call.operands[kInvalid].data);
+  return cuda::launch(check_sequences, one, own, bound);
+}
+Status launch_finish(const Fields& f, const CudaArgs& shared, Bound& bound) {
   const cuda::Grid grid = {.blocks = rows_of(f), .threads = dim3(kRowThreads)};
   return cuda::launch(finish_rows, grid, shared, bound);
 }
+template <DType kCache, class Steps>
+Status launch_tiles(const Call& call, const TileArgs& args, Bound& bound) {
+  return by_shape<Steps>(call.fields<Fields>(), [&](auto shape) {
+    return launch_tiles<kCache, Steps, decltype(shape)>(call, args, bound);
+  });
+}
 
-// On sm_90 its tensor cores make the steps; other GPUs compute the model of these.
+template <DType kCache, class Steps>
+Status bind(const Call& call, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const bool split = splits(f);
+  const Room room(f, split ? rows_of(f) : 0, Scratch(call.workspace));
+  const CudaArgs shared = shared_args(call, room, split);
+  PLANQ_TRY(launch_check(call, {.p = shared.p, .starts_are_right = room.starts_are_right}, bound));
+  if (rows_of(f) == 0) return Status::success();
+  PLANQ_TRY((launch_tiles<kCache, Steps>(call, tile_args(call, shared), bound)));
+  return split ? launch_finish(f, shared, bound) : Status::success();
+}
+
 template <DType kCache, class Steps>
 constexpr Kernel make_kernel(std::string_view body, ArchRange arch, std::int16_t rank) {
   return {.op = "attention",
@@ -178,15 +202,6 @@ constexpr Kernel make_kernel(std::string_view body, ArchRange arch, std::int16_t
           .bind = bind<kCache, Steps>,
           .largest_workspace = largest_workspace};
 }
-template <DType kCache>
-constexpr Kernel kTiles = make_kernel<kCache, TensorCoreSteps>("tiles", {90, 90}, 0);
-template <DType kCache>
-constexpr Kernel kModel = make_kernel<kCache, ModelSteps>("model", {80, kLastArch}, 1);
-
-constexpr Kernel kKernels[] = {kTiles<cuda::kElement>,      kTiles<DType::Int8>,
-                               kTiles<DType::Float8E4M3FN>, kTiles<DType::Float8E5M2>,
-                               kModel<cuda::kElement>,      kModel<DType::Int8>,
-                               kModel<DType::Float8E4M3FN>, kModel<DType::Float8E5M2>};
 
 }  // namespace
 }  // namespace planq::attention

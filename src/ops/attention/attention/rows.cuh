@@ -38,6 +38,10 @@ struct CudaArgs {
     else
       static_cast<float*>(p.output)[at] = math::narrow<float>(value);
   }
+  // Whether all rows of a sequence and a key head are NaN.
+  __device__ __forceinline__ bool is_lost(int64_t sequence, int64_t key_head) const {
+    return !p.fits(sequence) || !(p.factor(key_head) > 0);
+  }
   __device__ __forceinline__ const float* sink_of(int64_t head) const {
     return p.sink ? p.sink + head : nullptr;
   }
@@ -48,7 +52,9 @@ struct CudaArgs {
 struct CheckArgs {
   Layout p;
   std::int32_t* starts_are_right;
-  int64_t* invalid;  // null: nobody asks
+  int64_t* invalid = nullptr;    // null: nobody asks
+  std::int32_t* left = nullptr;  // tiles that the wide kernel leaves: none so far
+  int64_t left_count = 0;
 };
 constexpr int kCheckThreads = 1024;
 
@@ -85,7 +91,9 @@ __device__ __forceinline__ int64_t invalid_tokens(const Layout& p, int64_t seque
 __global__ void __launch_bounds__(kCheckThreads)
     check_sequences(const __grid_constant__ CheckArgs args) {
   __shared__ unsigned long long count;
+  cuda::let_dependents_start();
   if (threadIdx.x == 0) count = 0;
+  for (int64_t i = threadIdx.x; i < args.left_count; i += kCheckThreads) args.left[i] = 0;
   const bool right = starts_are_right(args.p);
   int64_t own = 0;
   if (right && args.invalid)

@@ -30,9 +30,12 @@ constexpr int kScorePitch = kBlock + 4, kWeightPitch = kBlock + kPad;
 constexpr int64_t kNoPlace = INT64_MIN;
 
 struct TileArgs : CudaArgs {
-  bool whole_query, whole_key, whole_value;  // eight neighbours are a word that is aligned
-  int64_t tiles;                             // of a sequence
-  int64_t count;                             // of what blocks have to do
+  // Whether eight neighbours are a word that is aligned.
+  bool whole_query = false, whole_key = false, whole_value = false;
+  int64_t tiles = 0;   // of a sequence
+  int64_t count = 0;   // of what blocks have to do
+  int64_t others = 0;  // sequences with no more rows are another kernel's
+  bool fills = true;   // tokens of no sequence are this kernel's
 };
 
 // A block's shared memory: booked by one function that counts, or carves.
@@ -135,6 +138,11 @@ __device__ __forceinline__ void load_rows(std::uint32_t (&a)[4], const T* from, 
   a[1] = word_at(own + 8 * pitch);
   a[2] = word_at(own + 8);
   a[3] = word_at(own + 8 * pitch + 8);
+}
+
+template <class T>
+constexpr DType tile_type() {
+  return std::is_same_v<T, math::Half> ? DType::Float16 : DType::BFloat16;
 }
 
 // What the outputs of a row are.
@@ -595,8 +603,7 @@ class Tile {
     __syncthreads();
   }
 
-  static constexpr DType kQueryType =
-      std::is_same_v<T, math::Half> ? DType::Float16 : DType::BFloat16;
+  static constexpr DType kQueryType = tile_type<T>();
 
   const TileArgs& args_;
   const Layout& p_;
@@ -619,9 +626,23 @@ __device__ __forceinline__ void fill_token(const CudaArgs& args, int64_t token, 
   for (int64_t head = key_head * p.group(); head < (key_head + 1) * p.group(); ++head) {
     const math::RowEnd end(-math::detail::infinity(), 0, lost, args.sink_of(head));
     if (p.lse && threadIdx.x == 0) p.lse[token * p.lse_token + head] = math::narrow<float>(end.lse);
-    for (int64_t column = threadIdx.x; column < p.value.columns; column += kTileThreads)
+    for (int64_t column = threadIdx.x; column < p.value.columns; column += blockDim.x)
       args.store(token, head, column, end.lost ? math::canonical_nan<float>() : 0.0f);
   }
+}
+// The rows of a key head of all tokens that no sequence has, or whose sequence is lost.
+__device__ __forceinline__ void fill_rest(const TileArgs& args, bool right, int64_t key_head) {
+  const Layout& p = args.p;
+  const bool lost = !right || !(p.factor(key_head) > 0);
+  const int64_t before = right ? p.query_start[0] : p.tokens;
+  for (int64_t token = 0; token < before; ++token) fill_token(args, token, key_head, lost);
+  if (!right) return;
+  for (int64_t i = 0; i < p.batch; ++i)
+    if (args.is_lost(i, key_head))
+      for (int64_t token = p.query_start[i]; token < p.query_start[i + 1]; ++token)
+        fill_token(args, token, key_head, true);
+  for (int64_t token = p.query_start[p.batch]; token < p.tokens; ++token)
+    fill_token(args, token, key_head, lost);
 }
 __device__ __forceinline__ void fill_tokens(const TileArgs& args, bool right, int64_t first,
                                             int64_t key_head) {
@@ -657,6 +678,7 @@ __global__ void __launch_bounds__(kTileThreads)
     }
     if (!right) continue;
     const int64_t rows = (p.query_start[sequence + 1] - p.query_start[sequence]) * p.group();
+    if (rows <= args.others && p.fits(sequence)) continue;
 #pragma unroll 1
     for (int64_t first = own * 16 * kRowTiles; first < rows; first += args.tiles * 16 * kRowTiles)
       tile.run(sequence, key_head, first, span);
