@@ -16,7 +16,7 @@ from harness.core.cuda import CudaMachine
 from harness.core.workload import Launch, Machine, Operands, Workload
 from harness.formulas import elementwise, gather, optimizer
 from harness.formulas.formula import formula
-from harness.peers import bnb, layer_peers, product_peers
+from harness.peers import attention_peers, bnb, layer_peers, product_peers
 from harness.peers.peer import Peer, first_result
 
 
@@ -174,6 +174,7 @@ _MAKERS: dict[str, Callable[[Machine, Workload], Peer | None]] = {
     "torch_functions": _torch_functions,
     "torch_multinomial": _torch_multinomial,
     "vector_norm": _vector_norm,
+    **attention_peers.MAKERS,
     **layer_peers.MAKERS,
     **product_peers.MAKERS,
     "torchao": _torchao,

@@ -377,12 +377,12 @@ class FewRowsTile {
         const int key = span_ + from + i;
         x[i] = keys.first <= key && key < keys.end ? adjusted(x[i], from + i)
                                                    : -math::detail::infinity();
-        most = nan_or_larger(most, x[i]);
+        most = larger_or_nan(most, x[i]);
       }
       *own = {x[0], x[1], x[2], x[3]};
 #pragma unroll
       for (int step = 1; step < cuda::kWarp; step *= 2)
-        most = nan_or_larger(most, __shfl_xor_sync(cuda::kAllLanes, most, step));
+        most = larger_or_nan(most, __shfl_xor_sync(cuda::kAllLanes, most, step));
       if (lane_ == 0) memory_.block_most[r * kSpanBlocks + warp_] = most;
     }
   }
@@ -394,11 +394,6 @@ class FewRowsTile {
       x = p_.cap * math::tanh(share);
     }
     return x;
-  }
-  __device__ __forceinline__ static float nan_or_larger(float a, float b) {
-    float larger;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
-    return larger;
   }
   // M of each row in each block, and what earlier sums fade by.
   __device__ __forceinline__ void follow_most() {

@@ -47,6 +47,13 @@ struct CudaArgs {
   }
 };
 
+// The larger number, or NaN where one of them is.
+__device__ __forceinline__ float larger_or_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+
 // --- Starts, lengths and pages -------------------------------------------------------------------
 
 struct CheckArgs {

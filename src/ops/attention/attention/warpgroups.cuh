@@ -271,12 +271,6 @@ class Bringer {
 
 // --- A warpgroup that multiplies -----------------------------------------------------------------
 
-__device__ __forceinline__ float most_or_nan(float a, float b) {
-  float most;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
-  return most;
-}
-
 template <class T, int kColumns, bool kCapped>
 class Multiplier {
  public:
@@ -450,15 +444,15 @@ class Multiplier {
 #pragma unroll
       for (int j = 0; j < kScores / 2; ++j) {
         const float x = score_of(scores, i, j);
-        parts[j % 4] = j < 4 ? x : most_or_nan(parts[j % 4], x);
+        parts[j % 4] = j < 4 ? x : larger_or_nan(parts[j % 4], x);
       }
-      most[i] = most_or_nan(most_or_nan(parts[0], parts[1]), most_or_nan(parts[2], parts[3]));
+      most[i] = larger_or_nan(larger_or_nan(parts[0], parts[1]), larger_or_nan(parts[2], parts[3]));
     }
 #pragma unroll
     for (int step = 1; step < 4; step *= 2)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        most[i] = most_or_nan(most[i], __shfl_xor_sync(cuda::kAllLanes, most[i], step));
+        most[i] = larger_or_nan(most[i], __shfl_xor_sync(cuda::kAllLanes, most[i], step));
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       Row& row = rows_[i];

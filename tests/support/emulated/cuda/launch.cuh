@@ -55,6 +55,8 @@ inline Status clear(void* data, std::size_t bytes, Bound&) {
   return Status::success();
 }
 
+inline void let_dependents_start() {}
+
 }  // namespace planq::cuda
 
 #define PLANQ_TRY(expression) \
