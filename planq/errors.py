@@ -36,10 +36,23 @@ def as_field(key: object) -> str:
     return key if isinstance(key, str) and key and key.isprintable() else shown(key)
 
 
+def _restored(kind: type[PlanqError], args: tuple[Any, ...], members: dict[str, Any]) -> PlanqError:
+    """An error as it was, whatever its class is made of."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(members)
+    return error
+
+
 class PlanqError(Exception):
-    """Base of all errors of planq; ``code`` is stable and meant for programs."""
+    """Base of all errors of planq; ``code`` is stable and meant for programs.
+
+    Errors survive pickle, as processes that work together need it.
+    """
 
     code: ClassVar[str] = "planq"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, dict(self.__dict__))
 
 
 class DescriptorError(PlanqError, ValueError):

@@ -26,7 +26,8 @@ class CudaMemory:
     def __init__(self, executor: CudaExecutor, nbytes: int) -> None:
         """Allocates without writing."""
         self._executor, self._size = executor, nbytes
-        self._buffer: Any = executor.allocate(nbytes)
+        self._buffer: Any = None  # there is none if the next line fails
+        self._buffer = executor.allocate(nbytes)
         self.pointer = int(self._buffer.handle)
 
     def upload(self, image: Array) -> None:
@@ -45,7 +46,8 @@ class CudaMemory:
 
     # The default holds what is called after this module is gone.
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # the process gives everything back, in an order of its own
+        # As it ends, the process gives everything back, in an order of its own.
+        if self._buffer is not None and not ending():
             self._buffer.close(self._executor.stream)
 
 

@@ -181,4 +181,18 @@ __device__ __forceinline__ void named_barrier_arrive(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+// The same, which tells whether it holds for one of the threads.
+__device__ __forceinline__ bool named_barrier_any(int name, int threads, bool holds) {
+  int any;
+  asm volatile(
+      "{.reg .pred p, q;"
+      "setp.ne.b32 p, %1, 0;"
+      "barrier.red.or.pred q, %2, %3, p;"
+      "selp.b32 %0, 1, 0, q;}"
+      : "=r"(any)
+      : "r"(static_cast<int>(holds)), "r"(name), "r"(threads)
+      : "memory");
+  return any != 0;
+}
+
 }  // namespace planq::cuda

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import planq
@@ -61,6 +63,22 @@ def test_errors_carry_their_payload() -> None:
     assert (cuda.cuda_code, cuda.cuda_name) == (700, "cudaErrorIllegalAddress")
     assert "cudaErrorIllegalAddress" in str(cuda)
     assert "700" in str(cuda)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        planq.DescriptorError("shape", "is odd"),
+        planq.ArgumentError("input", "float32", "float16", "convert it"),
+        planq.errors.CudaError(1, "cudaErrorInvalidValue", "invalid argument", "add"),
+    ],
+)
+def test_errors_survive_pickle(error: planq.PlanqError) -> None:
+    """A pool of processes hands them over; one that it could not would break the pool."""
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.__dict__ == error.__dict__
 
 
 def test_no_kernel_carries_the_selection() -> None:

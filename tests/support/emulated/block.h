@@ -26,6 +26,7 @@ namespace emulated {
 inline constexpr std::size_t kStackBytes = 128 << 10;
 inline constexpr unsigned kWarpThreads = 32;
 inline constexpr unsigned kMostWords = 6;  // that a lane gives at once
+inline constexpr unsigned kNames = 16;     // of barriers of some threads of a block
 
 class Block {
  public:
@@ -38,7 +39,7 @@ class Block {
   void run(unsigned index, unsigned threads, const std::function<void()>& body) {
     body_ = &body;
     blockIdx = {index, 0, 0};
-    arrived_.assign(threads / kWarpThreads + 1, 0);
+    arrived_.assign(threads / kWarpThreads + 1 + kNames, 0);
     generation_.assign(arrived_.size(), 0);
     words_.assign(threads, {});
     while (threads_.size() < threads) threads_.push_back(std::make_unique<Thread>());
@@ -56,7 +57,22 @@ class Block {
     }
   }
 
-  void wait_for_block() { wait(arrived_.size() - 1, static_cast<unsigned>(words_.size())); }
+  void wait_for_block() {
+    wait(arrived_.size() - 1 - kNames, static_cast<unsigned>(words_.size()));
+  }
+  // Of so many threads, which use one name.
+  void wait_for_named(unsigned name, unsigned threads) {
+    wait(arrived_.size() - kNames + name, threads);
+  }
+  // Whether one of these threads, which are the first of the block, says yes.
+  bool any_named(unsigned name, unsigned threads, bool yes) {
+    words_[running_][0] = yes ? 1 : 0;
+    wait_for_named(name, threads);
+    bool found = false;
+    for (unsigned i = 0; i < threads; ++i) found = found || words_[i][0] != 0;
+    wait_for_named(name, threads);
+    return found;
+  }
   void wait_for_warp() { wait(running_ / kWarpThreads, kWarpThreads); }
 
   // How many threads of the block say yes.
@@ -164,7 +180,7 @@ class Block {
   unsigned running_ = 0;
   bool moved_ = false;
   std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block has had
-  std::vector<unsigned> arrived_, generation_;    // of each warp's barrier, then of the block's
+  std::vector<unsigned> arrived_, generation_;    // of each warp's barrier, the block's, names'
   std::vector<Words> words_;
 };
 

@@ -203,5 +203,16 @@ constexpr Kernel make_kernel(std::string_view body, ArchRange arch, std::int16_t
           .largest_workspace = largest_workspace};
 }
 
+// On sm_90 its tensor cores make the steps; other GPUs compute the model of these.
+template <DType kCache>
+constexpr Kernel kTiles = make_kernel<kCache, TensorCoreSteps>("tiles", {90, 90}, 0);
+template <DType kCache>
+constexpr Kernel kModel = make_kernel<kCache, ModelSteps>("model", {80, kLastArch}, 1);
+
+[[maybe_unused]] constexpr Kernel kKernels[] = {
+    kTiles<cuda::kElement>,      kTiles<DType::Int8>,      kTiles<DType::Float8E4M3FN>,
+    kTiles<DType::Float8E5M2>,   kModel<cuda::kElement>,   kModel<DType::Int8>,
+    kModel<DType::Float8E4M3FN>, kModel<DType::Float8E5M2>};
+
 }  // namespace
 }  // namespace planq::attention

@@ -1,17 +1,5 @@
-// attention on CUDA, with queries of float16: the model of sm_90's tensor cores, on any GPU.
+// attention on CUDA, with queries of float16.
 #define PLANQ_ELEMENT Float16
 #include "ops/attention/attention/cuda.cuh"
-
-namespace planq::attention {
-namespace {
-
-template <DType kCache>
-constexpr Kernel kModel = make_kernel<kCache, ModelSteps>("model", {80, kLastArch}, 1);
-
-constexpr Kernel kKernels[] = {kModel<cuda::kElement>, kModel<DType::Int8>,
-                               kModel<DType::Float8E4M3FN>, kModel<DType::Float8E5M2>};
-
-}  // namespace
-}  // namespace planq::attention
 
 PLANQ_KERNELS(attention, cuda_f16, kKernels);

@@ -18,8 +18,7 @@ namespace {
 // Keys and values that blocks work on at the same time, for the L2 cache.
 constexpr int64_t kNearBytes = int64_t{24} << 20;
 
-// --- Which kernels a call has
-// ---------------------------------------------------------------------
+// --- Which kernels a call has --------------------------------------------------------------------
 
 // The rows that the kernel of few rows has: those of one token of a sequence, or of some where all
 // have few. 0: it has none.
@@ -30,9 +29,9 @@ int few_rows_of(const Fields& f) {
     if (rows <= own) return own;
   return 0;
 }
+constexpr int64_t kMostFewColumns = 256;
 bool has_few_columns(const Fields& f) {
-  constexpr int64_t kMost = 256;
-  return f.query_shape.last() <= kMost && f.value_dim <= kMost;
+  return f.query_shape.last() <= kMostFewColumns && f.value_dim <= kMostFewColumns;
 }
 bool is_wide_column(int64_t columns) {
   return columns == 64 || columns == 80 || columns == 96 || columns == 128;
@@ -81,8 +80,7 @@ std::size_t largest_fast_workspace(const Descriptor& descriptor, const Device&) 
   return Room(f, rows, Scratch(), tiles).bytes;
 }
 
-// --- Few rows
-// -------------------------------------------------------------------------------------
+// --- Few rows ------------------------------------------------------------------------------------
 
 // Whether 16 bytes lie together, and places of keys are small numbers.
 bool suits_few(const OperandView& cache, const Layout& p, const Side& side) {
@@ -120,9 +118,9 @@ Status by_few(const Fields& f, int rows, const Use& use) {
   if (rows == 8) return by_few_columns<8, kCache>(f, use);
   return by_few_columns<16, kCache>(f, use);
 }
-int few_shared_bytes(const Fields& f, int rows, bool measured) {
-  return FewMemory<Element>(nullptr, rows, static_cast<int>(f.query_shape.last()),
-                            static_cast<int>(f.value_dim), bits_of(f.cache_dtype) / 8, measured)
+int few_shared_bytes(int rows, int64_t columns, int64_t value_columns, DType cache, bool measured) {
+  return FewMemory<Element>(nullptr, rows, static_cast<int>(columns),
+                            static_cast<int>(value_columns), bits_of(cache) / 8, measured)
       .bytes;
 }
 template <DType kCache>
@@ -135,14 +133,14 @@ Status launch_few(const Call& call, TileArgs args, Bound& bound) {
     const cuda::Grid grid = {.blocks = std::min(args.count, cuda::kMaxIndex),
                              .threads = dim3(kFewThreads),
                              .dependent = true,
-                             .shared_bytes = few_shared_bytes(f, Shape::kRows, p.measured)};
+                             .shared_bytes = few_shared_bytes(Shape::kRows, p.key.columns,
+                                                              p.value.columns, kCache, p.measured)};
     return cuda::launch(attend_few<Element, kCache, Shape::kRows, Shape::kColumnTiles>, grid, args,
                         bound);
   });
 }
 
-// --- Many rows
-// ------------------------------------------------------------------------------------
+// --- Many rows -----------------------------------------------------------------------------------
 
 template <class Use>
 Status by_columns(const Fields& f, const Use& use) {
@@ -217,22 +215,26 @@ Status launch_wide(const Call& call, const WideArgs& args, Bound& bound) {
       args, bound);
 }
 
-// --- The kernel
-// -----------------------------------------------------------------------------------
+// --- The kernel ----------------------------------------------------------------------------------
 
 template <DType kCache>
 Status prepare_fast(const Descriptor& descriptor, const Device& device, State& state) {
   const Fields& f = descriptor.as<Fields>();
   PLANQ_TRY((prepare<kCache, TensorCoreSteps>(descriptor, device, state)));
-  const bool measured = f.scale_scope == CacheScale::Token;
-  // Fewer tokens may have fewer rows.
-  for (const int rows : {4, 8, 16})
-    if (rows <= few_rows_of(f) && has_few_columns(f))
-      PLANQ_TRY(by_few<kCache>(f, rows, [&](auto shape) {
-        using Shape = decltype(shape);
-        return cuda::preload(attend_few<Element, kCache, Shape::kRows, Shape::kColumnTiles>,
-                             few_shared_bytes(f, rows, measured));
-      }));
+  // Fewer tokens may have more rows of this kernel or fewer, so all of them are loaded; each once,
+  // for all columns that there may be.
+  const auto load = [&](auto shape) {
+    using Shape = decltype(shape);
+    constexpr int64_t kValues = is_code(kCache) ? kMostFewColumns : 64 * Shape::kColumnTiles;
+    const int most =
+        few_shared_bytes(Shape::kRows, kMostFewColumns, kValues, kCache, is_code(kCache));
+    const auto room = static_cast<int>(device.shared_memory_per_block);
+    return cuda::preload(attend_few<Element, kCache, Shape::kRows, Shape::kColumnTiles>,
+                         std::min(most, room));
+  };
+  if (has_few_columns(f)) {
+    for (const int rows : {4, 8, 16}) PLANQ_TRY(by_few<kCache>(f, rows, load));
+  }
   if constexpr (kCache == cuda::kElement) {
     if (!may_be_wide<kCache>(f)) return Status::success();
     PLANQ_TRY(by_columns(f, [](auto columns, auto capped) {
@@ -266,17 +268,24 @@ Status bind_fast(const Call& call, Bound& bound) {
                           .left_count = is_wide ? tiles : 0},
                          bound));
   if (rows_of(f) == 0) return Status::success();
-  if (is_wide)
+  // PLANQ_TRY is an `if` of its own, which would take the `else`.
+  if (is_wide) {
     PLANQ_TRY(launch_wide(call, wide, bound));
-  else if (!few || most_rows(f) > args.others)
+  } else if (!few || most_rows(f) > args.others) {
     PLANQ_TRY((launch_tiles<kCache, TensorCoreSteps>(call, args, bound)));
-  if (few) PLANQ_TRY(launch_few<kCache>(call, args, bound));
+  }
+  if (few) {
+    PLANQ_TRY(launch_few<kCache>(call, args, bound));
+  }
   return split ? launch_finish(f, shared, bound) : Status::success();
 }
 
+// Behind "tiles" and "model", until a GPU has run all its tests and recorded its digests.
+constexpr std::int16_t kRank = 2;
+
 template <DType kCache>
 constexpr Kernel fast_kernel() {
-  Kernel kernel = make_kernel<kCache, TensorCoreSteps>("tiles", {90, 90}, 0);
+  Kernel kernel = make_kernel<kCache, TensorCoreSteps>("wgmma", {90, 90}, kRank);
   kernel.workspace = fast_workspace<kCache>;
   kernel.largest_workspace = largest_fast_workspace<kCache>;
   kernel.prepare = prepare_fast<kCache>;
@@ -284,9 +293,9 @@ constexpr Kernel fast_kernel() {
   return kernel;
 }
 
-constexpr Kernel kKernels[] = {fast_kernel<cuda::kElement>(), fast_kernel<DType::Int8>(),
-                               fast_kernel<DType::Float8E4M3FN>(),
-                               fast_kernel<DType::Float8E5M2>()};
+constexpr Kernel kFastKernels[] = {fast_kernel<cuda::kElement>(), fast_kernel<DType::Int8>(),
+                                   fast_kernel<DType::Float8E4M3FN>(),
+                                   fast_kernel<DType::Float8E5M2>()};
 
 }  // namespace
 }  // namespace planq::attention

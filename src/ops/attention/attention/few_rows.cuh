@@ -20,6 +20,7 @@ namespace {
 // Warps that multiply; one more adds powers, which is a long chain, while they do.
 constexpr int kMultiplyThreads = 256, kFewWarps = kMultiplyThreads / cuda::kWarp;
 constexpr int kFewThreads = kMultiplyThreads + cuda::kWarp;
+constexpr int kMultiplierName = 1;  // of the barrier of those that multiply
 constexpr int kMostFewRows = 16;
 constexpr int kStageKeys = 64;
 // Stages, so that two blocks share a multiprocessor where columns are 128.
@@ -79,20 +80,23 @@ struct FewMemory {
 // Two codes, in the low bytes, as numbers of T.
 template <class T, DType kCode>
 __device__ __forceinline__ std::uint32_t pair_of_codes(std::uint32_t codes) {
-  if constexpr (kCode == DType::Int8) {
-    const auto low = static_cast<float>(static_cast<std::int8_t>(codes));
-    const auto high = static_cast<float>(static_cast<std::int8_t>(codes >> 8));
-    return cuda::pair_of(low, high, T{});
-  } else {
-    std::uint32_t halves;
-    if constexpr (kCode == DType::Float8E4M3FN)
-      asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
-    else
-      asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
-    if constexpr (std::is_same_v<T, math::Half>) return halves;
-    return cuda::pair_of(cuda::of_pair<math::Half>(halves, 0), cuda::of_pair<math::Half>(halves, 1),
-                         T{});
-  }
+  const auto low = static_cast<std::uint8_t>(codes), high = static_cast<std::uint8_t>(codes >> 8);
+  if constexpr (kCode == DType::Int8)
+    return cuda::pair_of(static_cast<float>(static_cast<std::int8_t>(low)),
+                         static_cast<float>(static_cast<std::int8_t>(high)), T{});
+#if defined(__CUDA_ARCH__)
+  std::uint32_t halves;
+  if constexpr (kCode == DType::Float8E4M3FN)
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
+  else
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
+  if constexpr (std::is_same_v<T, math::Half>) return halves;
+  return cuda::pair_of(cuda::of_pair<math::Half>(halves, 0), cuda::of_pair<math::Half>(halves, 1),
+                       T{});
+#else
+  return cuda::pair_of(math::float8_value<float>(low, kCode),
+                       math::float8_value<float>(high, kCode), T{});
+#endif
 }
 
 // kRows: 4, 8 or 16. kColumnTiles: the most columns of values that a warp has, by eight.
@@ -290,7 +294,7 @@ class FewRowsTile {
       const int at = first_ <= j && j < end_ ? places[j] : kNowhere;
       std::uint8_t* const own = to + row * memory_.stage_pitch + unit * 16;
       if (at != kNowhere)
-        cuda::copy_async(cuda::shared_address(own),
+        cuda::copy_async(cuda::shared_address_of(own),
                          side.data + static_cast<int64_t>(at) * (kEight * kBytes) + unit * 16);
       else
         *reinterpret_cast<uint4*>(own) = {0, 0, 0, 0};
@@ -311,7 +315,7 @@ class FewRowsTile {
   }
 
   __device__ __forceinline__ static void multiplier_barrier() {
-    cuda::named_barrier_wait(1, kMultiplyThreads);
+    cuda::named_barrier_wait(kMultiplierName, kMultiplyThreads);
   }
 
   // --- Scores
@@ -475,8 +479,12 @@ class FewRowsTile {
     for (int c = 0; c < kColumnTiles; ++c) {
       if (column_of(c, 0) >= p_.value.columns) continue;
 #pragma unroll
-      for (int i = 0; i < kLaneSums; ++i)
-        use(c, i, lane_ / 4 + i / 2 * 8, column_of(c, lane_ % 4 * 2 + i % 2));
+      for (int i = 0; i < kLaneSums; ++i) {
+        const int column = column_of(c, lane_ % 4 * 2 + i % 2);
+        // Tiles of codes are strewn over 32 columns, of which there may be fewer.
+        if (kCodes && column >= p_.value.columns) continue;
+        use(c, i, lane_ / 4 + i / 2 * 8, column);
+      }
     }
   }
   __device__ __forceinline__ static void clear(Sums& sums) {
@@ -494,26 +502,14 @@ class FewRowsTile {
   __device__ __forceinline__ void add_values(int held, int from) {
     // Where rows see other keys, a value that is NaN or infinite meets those that see it alone.
     const bool differ = from + span_ < all_.first || from + span_ + kStageKeys > all_.end;
-    const bool odd = differ && any_multiplier(has_odd_values(held));
+    const bool odd =
+        differ && cuda::named_barrier_any(kMultiplierName, kMultiplyThreads, has_odd_values(held));
     if (!odd) {
       multiply_values(held, from, -1);
       return;
     }
 #pragma unroll 1
     for (int r = 0; r < rows_; ++r) multiply_values(held, from, r);
-  }
-  // Whether it is so for any of the threads that multiply.
-  __device__ __forceinline__ static bool any_multiplier(bool own) {
-    int any;
-    asm volatile(
-        "{.reg .pred p, q;"
-        "setp.ne.b32 p, %1, 0;"
-        "barrier.red.or.pred q, 1, %2, p;"
-        "selp.b32 %0, 1, 0, q;}"
-        : "=r"(any)
-        : "r"(static_cast<int>(own)), "n"(kMultiplyThreads)
-        : "memory");
-    return any != 0;
   }
   __device__ __forceinline__ bool has_odd_values(int held) const {
     const int units = static_cast<int>(p_.value.columns) * kBytes / 4;
@@ -566,7 +562,8 @@ class FewRowsTile {
     const std::uint8_t* const from = stage(held) + two * memory_.stage_pitch;
     if constexpr (!kCodes) {
       cuda::load_transposed_matrices(
-          b[0], cuda::shared_address(from + lane_ * memory_.stage_pitch + column_of(tile, 0) * 2));
+          b[0],
+          cuda::shared_address_of(from + lane_ * memory_.stage_pitch + column_of(tile, 0) * 2));
     } else {
 #pragma unroll
       for (int step = 0; step < 2; ++step) {

@@ -49,9 +49,13 @@ struct CudaArgs {
 
 // The larger number, or NaN where one of them is.
 __device__ __forceinline__ float larger_or_nan(float a, float b) {
+#if defined(__CUDA_ARCH__)
   float larger;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
   return larger;
+#else
+  return a != a || a > b ? a : b;
+#endif
 }
 
 // --- Starts, lengths and pages -------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cuda/launch.cuh"
-#include "ops/attention/attention/cuda.cuh"
+#include "ops/attention/attention/cuda_sm90a.cuh"
 
 namespace {
 
@@ -50,17 +50,27 @@ attention::Fields fields_of(const Problem& p) {
   return f;
 }
 
+// Those of a body, by type of cache.
+struct Body {
+  Status (*binds[4])(const Call&, Bound&);
+  std::size_t (*workspace)(const Descriptor&, const Device&);
+};
 template <class Steps>
-Status bind_by(int cache, const Call& call, Bound& bound) {
-  constexpr Status (*kBinds[])(const Call&, Bound&) = {
-      attention::bind<cuda::kElement, Steps>, attention::bind<DType::Int8, Steps>,
-      attention::bind<DType::Float8E4M3FN, Steps>, attention::bind<DType::Float8E5M2, Steps>};
-  return kBinds[cache](call, bound);
-}
+constexpr Body kPlain = {
+    {attention::bind<cuda::kElement, Steps>, attention::bind<DType::Int8, Steps>,
+     attention::bind<DType::Float8E4M3FN, Steps>, attention::bind<DType::Float8E5M2, Steps>},
+    attention::workspace};
+constexpr Body kFast = {
+    {attention::bind_fast<cuda::kElement>, attention::bind_fast<DType::Int8>,
+     attention::bind_fast<DType::Float8E4M3FN>, attention::bind_fast<DType::Float8E5M2>},
+    attention::fast_workspace<cuda::kElement>};
+// As test_emulated_tiles.py calls them.
+constexpr Body kBodies[] = {kPlain<attention::TensorCoreSteps>, kPlain<attention::ModelSteps>,
+                            kFast};
 
 }  // namespace
 
-extern "C" void attend(const Problem* problem, const Given* given, bool by_model) {
+extern "C" void attend(const Problem* problem, const Given* given, int body) {
   Descriptor descriptor;
   descriptor.as<attention::Fields>() = fields_of(*problem);
   const auto& f = descriptor.as<attention::Fields>();
@@ -76,13 +86,12 @@ extern "C" void attend(const Problem* problem, const Given* given, bool by_model
   views[attention::kScale].dtype = DType::Float64;
   Device device;
   device.multiprocessors = 4;
-  std::vector<std::byte> room(attention::workspace(descriptor, device) + 256, std::byte{0xA5});
+  std::vector<std::byte> room(kBodies[body].workspace(descriptor, device) + 256, std::byte{0xA5});
   auto* const base = reinterpret_cast<std::byte*>(
       (reinterpret_cast<std::uintptr_t>(room.data()) + 255) / 256 * 256);
   State state;
   Bound bound;
   const Call call{descriptor, device, state, Operands(views), {base, room.size() - 256}};
-  const Status status = by_model ? bind_by<attention::ModelSteps>(problem->cache, call, bound)
-                                 : bind_by<attention::TensorCoreSteps>(problem->cache, call, bound);
+  const Status status = kBodies[body].binds[problem->cache](call, bound);
   if (!status.ok()) std::abort();
 }

@@ -20,6 +20,7 @@ from support.emulation import emulated
 ELEMENTS = {"float16": "Float16", "bfloat16": "BFloat16"}
 CACHES = (None, "int8", "float8_e4m3fn", "float8_e5m2")
 OUTPUTS = ("float16", "bfloat16", "float32")
+BODIES = ("tiles", "model", "wgmma")
 SCOPES = (None, "tensor", "head", "token")
 NAMES = (
     *("query", "key_cache", "value_cache", "output", "query_start", "key_length", "block_table"),
@@ -94,17 +95,19 @@ def kernels(
     return request.param, emulated(source, folder, "-mfma", flag)
 
 
-def run(library: ctypes.CDLL, problem: Problem, held: Arrays, *, by_model: bool = False) -> None:
-    """The kernels on these operands."""
+def run(library: ctypes.CDLL, problem: Problem, held: Arrays, body: str = "tiles") -> None:
+    """The kernels of a body on these operands."""
     given = (Given * len(NAMES))(*(given_to(held.get(name)) for name in NAMES))
-    library.attend(ctypes.byref(fields_of(problem)), given, ctypes.c_bool(by_model))
+    library.attend(ctypes.byref(fields_of(problem)), given, ctypes.c_int(BODIES.index(body)))
 
 
-@pytest.mark.parametrize("by_model", [False, True], ids=["tensor cores", "model"])
+@pytest.mark.parametrize("body", BODIES)
 def test_kernels_have_the_bits_of_the_reference(
-    kernels: tuple[str, ctypes.CDLL], by_model: bool
+    kernels: tuple[str, ctypes.CDLL], body: str
 ) -> None:
     """All cases: tiles of few rows, of many and of wide values; spans together and apart.
+
+    Of `wgmma`, wide tiles are left to others, as if each had a value that is NaN or infinite.
 
     In vectors, with rows that begin anywhere and lie apart, and with caches that run backwards.
     """
@@ -120,11 +123,12 @@ def test_kernels_have_the_bits_of_the_reference(
             if name not in held:
                 continue
             held[name] = np.ascontiguousarray(held[name])
-        run(library, case.problem, held, by_model=by_model)
+        run(library, case.problem, held, body)
         assert_same(held, wanted, case.id)
 
 
-def test_prefill_chunks_and_decode_agree(kernels: tuple[str, ctypes.CDLL]) -> None:
+@pytest.mark.parametrize("body", ["tiles", "wgmma"])
+def test_prefill_chunks_and_decode_agree(kernels: tuple[str, ctypes.CDLL], body: str) -> None:
     """Tiles of 64 rows and of 16, whatever tokens are in them, and spans that are merged apart."""
     dtype, library = kernels
     options = Options(dtype, None, None, heads=6, key_heads=2, columns=16, sink=True, window=1100)
@@ -137,7 +141,7 @@ def test_prefill_chunks_and_decode_agree(kernels: tuple[str, ctypes.CDLL]) -> No
             "lse": np.empty(problem.query_shape[:2], np.float32),
             "invalid": np.empty(1, np.int64),
         }
-        run(library, replace(problem, max_key=1200), given | made)
+        run(library, replace(problem, max_key=1200), given | made, body)
         return rows(made, chunks)
 
     wanted = attend([Chunk(0, 1090, 1200), Chunk(1, 0, 70)])

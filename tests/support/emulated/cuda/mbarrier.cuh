@@ -40,5 +40,13 @@ class Barrier {
 };
 inline bool is_elected() { return emulated::Block::current().lane() == 0; }
 inline void publish_barriers() {}
+inline void named_barrier_wait(int name, int threads) {
+  emulated::Block::current().wait_for_named(static_cast<unsigned>(name),
+                                            static_cast<unsigned>(threads));
+}
+inline bool named_barrier_any(int name, int threads, bool holds) {
+  return emulated::Block::current().any_named(static_cast<unsigned>(name),
+                                              static_cast<unsigned>(threads), holds);
+}
 
 }  // namespace planq::cuda

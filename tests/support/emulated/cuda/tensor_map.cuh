@@ -19,6 +19,19 @@ struct TensorMap {
   ByteMatrices from;
   int box_rows, box_bytes, unit;
 };
+// Nothing copies boxes of these: see ops/attention/attention/warpgroups.cuh.
+inline constexpr int kBoxNumbers = kBoxBytes / 2;
+struct NumberTensor {
+  const void* data;
+  std::int64_t extents[4], strides[4];
+  int box[4];
+};
+inline bool encode_tensor_map(const NumberTensor& from, TensorMap&) {
+  if (reinterpret_cast<std::uintptr_t>(from.data) % 16 != 0) return false;
+  for (int i = 1; i < 4; ++i)
+    if (from.extents[i] > 1 && (from.strides[i] <= 0 || from.strides[i] % 8 != 0)) return false;
+  return true;
+}
 
 inline bool encode_tensor_map(const ByteMatrices& from, int box_rows, TensorMap& map, int box_bytes,
                               int unit) {
