@@ -142,7 +142,7 @@ class RowLoops {
       first_ = std::min(first_, row.first);
       end_ = std::max(end_, row.end);
     }
-    used_ = (end_ + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+    used_ = (end_ + kUsed - 1) / kUsed * kUsed;
     return first_ < end_;
   }
 
@@ -408,6 +408,9 @@ class RowLoops {
   }
 
   static constexpr int kGroup = math::TensorCore16::kGroup;
+  // Scores are made a panel at a time, and weigh values a step at a time.
+  static constexpr int kUsed = std::max(kPanelColumns, kGroup);
+  static_assert(kUsed % kPanelColumns == 0 && kUsed % kGroup == 0 && kPanelTerms % kUsed == 0);
 
   const Layout& p_;
   const Rows& rows_;

@@ -246,7 +246,19 @@ def digest() -> str:
         batch = Batch(options, (5, 140), place)
         found = batch.attend([Chunk(0, 0, 5), Chunk(1, 100, 140)], Paging(16))
         whole.update(found["output"].tobytes() + found["lse"].tobytes())
+    for length in range(1, 41):
+        leave_nan()
+        found = Batch(Options(), (length,), length).attend([Chunk(0, length - 1, length)])
+        whole.update(found["output"].tobytes() + found["lse"].tobytes())
     return whole.hexdigest()
+
+
+def leave_nan() -> None:
+    """Attends to nothing but NaN, which may be left in a thread's memory."""
+    batch = Batch(Options(), (130,))
+    for values in (batch.sequences[0].query, batch.sequences[0].key, batch.sequences[0].value):
+        values[...] = np.nan
+    batch.attend([Chunk(0, 0, 130)])
 
 
 if __name__ == "__main__":
