@@ -100,7 +100,7 @@ def register(descriptor: type[Descriptor], args: type[Any], plan: type[Plan]) ->
         TypeError: The fields (their names, order, requiredness or defaults) or the operands differ
             from those that the native half declares.
     """
-    native = _core.operator(descriptor.operator, with_kernels=False)
+    native = native_operator(descriptor.operator)
     operands = tuple(item.name for item in fields(args))
     if operands != native["operands"]:
         raise TypeError(
@@ -125,15 +125,15 @@ def on_register(listener: Callable[[], None]) -> None:
 
 @functools.cache
 def native_operator(name: str) -> dict[str, Any]:
-    """What the native half says of an operator: its fields, operands and kernels."""
-    return _core.operator(name)
+    """What the native half says of an operator's fields and operands."""
+    return _core.operator(name, with_kernels=False)
 
 
 @functools.cache
 def operators() -> tuple[OperatorInfo, ...]:
     """The operators of this build, by name."""
     return tuple(
-        _operator_info(name, native_operator(name), classes)
+        _operator_info(name, _core.operator(name), classes)
         for name, classes in sorted(CLASSES.items())
     )
 

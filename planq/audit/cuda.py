@@ -15,6 +15,7 @@ import numpy as np
 import planq
 from planq.audit.reference.formats import Array
 from planq.executors import CudaExecutor
+from planq.machine import driver_cuda_version, driver_version
 
 # A load is so many products of square matrices of float16: a millisecond and more of an H100.
 _LOAD_SIDE, _LOAD_PRODUCTS = 2048, 40
@@ -145,14 +146,6 @@ def facts(index: int) -> dict[str, str]:
         "uuid": str(device.uuid),
         "pci": str(device.pci_bus_id),
         "ecc": "on" if device.properties.ecc_enabled else "off",
-        "driver": _version(core.system.get_kernel_mode_driver_version),
-        "cuda": _version(core.system.get_user_mode_driver_version),
+        "driver": driver_version(),
+        "cuda": driver_cuda_version(),
     }
-
-
-def _version(ask: Callable[[], tuple[int, ...]]) -> str:
-    """A version as it is written; empty where the machine does not say it."""
-    try:
-        return ".".join(str(part) for part in ask())
-    except Exception:  # NVML is not everywhere
-        return ""

@@ -13,7 +13,14 @@ from rich.table import Table
 
 import planq
 from planq.cli.words import output_console, size_words
-from planq.machine import instruction_sets, library_sha256, operating_system, processor
+from planq.machine import (
+    driver_cuda_version,
+    driver_version,
+    instruction_sets,
+    library_sha256,
+    operating_system,
+    processor,
+)
 
 
 def info(
@@ -29,7 +36,7 @@ def info(
     for field in dataclasses.fields(build):
         facts.add_row(field.name, _words(getattr(build, field.name)))
     for name, value in {"library_sha256": library_sha256(), **_machine()}.items():
-        facts.add_row(name, escape(value))
+        facts.add_row(name, escape(_words(value)))
     for backend, state in _backends().items():
         facts.add_row(f"backend {backend}", state)
     console.print(facts)
@@ -53,6 +60,8 @@ def _machine() -> dict[str, str]:
         "processor": processor(),
         "instruction_sets": instruction_sets(),
         "os": operating_system(),
+        "driver": driver_version(),
+        "driver_cuda": driver_cuda_version(),
     }
 
 

@@ -21,7 +21,6 @@ from planq.dtypes import Backend, Determinism, OperandKind, Role
 from planq.errors import ArgumentError, DescriptorError, NoKernelError, shown
 from planq.plan import Plan
 from planq.preference import PlanPreference
-from planq.registry import OperatorInfo
 from planq.scope import Scope
 from planq.selection import explain_exactly
 from planq.stream import HOST
@@ -102,10 +101,15 @@ class Overload:
     """An overload of an operator: ``run`` and ``fake`` are what torch calls."""
 
     def __init__(
-        self, info: OperatorInfo, table: Table, arguments: tuple[Argument, ...], *, allocating: bool
+        self,
+        descriptor: type[Descriptor],
+        table: Table,
+        arguments: tuple[Argument, ...],
+        *,
+        allocating: bool,
     ) -> None:
         """Prepares what does not depend on a call."""
-        self.info, self.table, self.arguments = info, table, arguments
+        self._class, self.table, self.arguments = descriptor, table, arguments
         self.allocating = allocating
         self.single = return_of(table) == "Tensor"
         self._defaults = tuple(argument.default for argument in arguments)
@@ -205,7 +209,7 @@ class Overload:
             DescriptorError: A field has a value that is not allowed, or the logical shape of a
                 packed operand is missing.
         """
-        desc = self.info.descriptor(**self.values(call))
+        desc = self._class(**self.values(call))
         specs = desc.operands()
         for field in self.table.fields:
             place = self._fields[field.name]
@@ -301,7 +305,7 @@ class Overload:
         place = self._place(call)
         made = [
             torch.empty(shape, dtype=getattr(torch, spec.storage), device=place)
-            for spec, shape in results_of(self.info, self.values(call))
+            for spec, shape in results_of(self._class, self.values(call))
         ]
         return made[0] if self.single else made
 

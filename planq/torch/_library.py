@@ -6,10 +6,12 @@ from typing import Any, Final
 
 import torch
 
-from planq.registry import OperatorInfo, on_register, operators
+from planq._classes import CLASSES
+from planq.descriptor import Descriptor
+from planq.registry import on_register
 from planq.torch import _autograd, _transforms
 from planq.torch._calls import Overload
-from planq.torch._schema import arguments_of, return_of, schema, table_of
+from planq.torch._schema import Table, arguments_of, return_of, schema, table_of
 
 # Registered kernels live as long as the library object.
 _make: Any = torch.library.Library  # it has no type annotations
@@ -19,28 +21,27 @@ OVERLOADS: Final[dict[str, Overload]] = {}
 
 def define_all() -> None:
     """Defines the operators that are registered and not yet defined."""
-    for info in operators():
-        if info.name not in _defined:
-            _defined.add(info.name)
-            _define_operator(info)
+    for name, classes in sorted(CLASSES.items()):
+        if name not in _defined:
+            _defined.add(name)
+            _define_operator(classes.descriptor)
 
 
 _defined: Final[set[str]] = set()
 
 
-def _define_operator(info: OperatorInfo) -> None:
-    table = table_of(info)
+def _define_operator(descriptor: type[Descriptor]) -> None:
+    table, name = table_of(descriptor.operator), descriptor.operator
     if table.updates:
-        _define(info, info.name, allocating=False)
+        _define(descriptor, table, name, allocating=False)
         return
-    _define(info, info.name, allocating=True)
-    _define(info, f"{info.name}.out", allocating=False)
+    _define(descriptor, table, name, allocating=True)
+    _define(descriptor, table, f"{name}.out", allocating=False)
 
 
-def _define(info: OperatorInfo, name: str, *, allocating: bool) -> None:
-    table = table_of(info)
+def _define(descriptor: type[Descriptor], table: Table, name: str, *, allocating: bool) -> None:
     arguments = arguments_of(table, allocating=allocating)
-    overload = Overload(info, table, arguments, allocating=allocating)
+    overload = Overload(descriptor, table, arguments, allocating=allocating)
     LIBRARY.define(schema(name, arguments, return_of(table) if allocating else "()"))
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, overload.run, key)

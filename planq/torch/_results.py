@@ -10,7 +10,7 @@ from typing import Any, Final
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import Role
 from planq.errors import DescriptorError
-from planq.registry import OperatorInfo, native_operator
+from planq.registry import native_operator
 from planq.torch._rules import shape_of
 
 # Stand-ins for symbols without a hint: divisible by nearly every group size, small or large.
@@ -23,18 +23,18 @@ def is_symbol(extent: object) -> bool:
 
 
 def results_of(
-    info: OperatorInfo, values: dict[str, Any]
+    descriptor: type[Descriptor], values: dict[str, Any]
 ) -> list[tuple[OperandSpec, tuple[Any, ...]]]:
     """The outputs of the descriptor with these fields, each with its shape, maybe symbolic.
 
     Raises:
         DescriptorError: A field has a value that is not allowed.
     """
-    desc = _descriptor(info, values)
+    desc = _descriptor(descriptor, values)
     resolved = {item.name: getattr(desc, item.name) for item in fields(desc) if item.init}
     shapes = {name: value for name, value in values.items() if isinstance(value, tuple)}
     known = SimpleNamespace(**resolved | shapes)
-    table = native_operator(info.name)["operand_table"]
+    table = native_operator(descriptor.operator)["operand_table"]
     return [
         (spec, shape_of(table[name]["shape"], known))
         for name, spec in desc.operands().items()
@@ -42,7 +42,7 @@ def results_of(
     ]
 
 
-def _descriptor(info: OperatorInfo, values: dict[str, Any]) -> Descriptor:
+def _descriptor(descriptor: type[Descriptor], values: dict[str, Any]) -> Descriptor:
     """The descriptor at the extents that torch traces with.
 
     The defaults that it resolves do not depend on extents. Its checks of extents are repeated in
@@ -50,7 +50,7 @@ def _descriptor(info: OperatorInfo, values: dict[str, Any]) -> Descriptor:
     """
 
     def at(whole: int | None) -> Descriptor:
-        return info.descriptor(
+        return descriptor(
             **{
                 name: tuple(_number(item, whole) for item in value)
                 if isinstance(value, tuple)

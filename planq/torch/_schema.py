@@ -13,7 +13,7 @@ from typing import Any, Final
 from planq import _core
 from planq.dtypes import DType, OperandKind, Role
 from planq.preference import PlanPreference
-from planq.registry import OperatorInfo, native_operator
+from planq.registry import native_operator
 from planq.torch._rules import operations, values_of
 
 _SCALARS: Final = {DType.FLOAT64: "float", DType.INT64: "SymInt", DType.BOOL: "bool"}
@@ -121,9 +121,9 @@ class Table:
         return next(operand for operand in self.operands if operand.name == name)
 
 
-def table_of(info: OperatorInfo) -> Table:
+def table_of(operator: str) -> Table:
     """The table of an operator."""
-    native = native_operator(info.name)
+    native = native_operator(operator)
     fields = tuple(
         Field(name, kind, required, default, *(source.split(".") if source else ("", "")))
         for name, kind, required, default, source in native["fields"]

@@ -78,6 +78,52 @@ def test_info_names_the_instruction_sets_that_linux_lists(capsys: Capture) -> No
     assert told in (expected, [name for name in expected if name != "amx"])
 
 
+NVIDIA = """
+#include <string.h>
+int nvmlInit_v2(void) { return INIT; }
+int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) {
+  strncpy(text, "580.95.05", size);
+  return 0;
+}
+int cuDriverGetVersion(int *version) {
+  *version = 12090;
+  return 0;
+}
+"""
+
+
+def libraries(monkeypatch: pytest.MonkeyPatch, folder: Path, init: int) -> None:
+    """Puts a library in the place of the driver's two; NVML starts with this status."""
+    source, library = folder / "nvidia.c", folder / f"nvidia{init}.so"
+    source.write_text(NVIDIA)
+    command = ["cc", "-shared", "-fPIC", f"-DINIT={init}", "-o", library, source]
+    subprocess.run(command, check=True)
+    monkeypatch.setattr(machine, "_NVML", str(library))
+    monkeypatch.setattr(machine, "_CUDA", str(library))
+
+
+def test_info_names_the_driver(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As NVML and the driver say it, and none where they say nothing."""
+    libraries(monkeypatch, tmp_path, init=0)
+    told = json.loads(succeed(capsys, "info", "--json"))["machine"]
+    assert (told["driver"], told["driver_cuda"]) == ("580.95.05", "12.9")
+    assert ["driver_cuda", "12.9"] in [
+        line.split() for line in succeed(capsys, "info").splitlines()
+    ]
+    libraries(monkeypatch, tmp_path, init=9)
+    assert json.loads(succeed(capsys, "info", "--json"))["machine"]["driver"] == ""
+    monkeypatch.setattr(machine, "_NVML", str(tmp_path / "absent.so"))
+    monkeypatch.setattr(machine, "_CUDA", str(tmp_path / "absent.so"))
+    told = json.loads(succeed(capsys, "info", "--json"))["machine"]
+    assert (told["driver"], told["driver_cuda"]) == ("", "")
+    assert ["driver_cuda", "none"] in [
+        line.split() for line in succeed(capsys, "info").splitlines()
+    ]
+
+
 def test_info_names_the_processor_as_linux_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

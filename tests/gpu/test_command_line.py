@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,18 @@ def on_both(command: str, source: Path, *options: str) -> list[Path]:
         assert main([command, str(source), str(target), "--device", device, *options]) == 0
         targets.append(target)
     return targets
+
+
+def test_info_names_the_driver_as_nvidia_smi_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the CUDA that it supports, of the build's major version or a later one."""
+    assert main(["info", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told["machine"]["driver"] == asked.stdout.strip()
+    texts = told["build"]["cuda_version"], told["machine"]["driver_cuda"]
+    built, supported = (int(text.partition(".")[0]) for text in texts)
+    assert supported >= built
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
