@@ -87,12 +87,12 @@ from planq.sparse import COO, CSC, CSR
 from planq.stream import HOST, cuda_stream, host_stream
 
 if TYPE_CHECKING:
-    from planq import codebooks, positions
+    from planq import codebooks, positions, recipes
 else:
 
     def __getattr__(name: str) -> Any:
-        # These modules need NumPy, which `import planq` must not import.
-        if name in ("codebooks", "positions"):
+        # Two of these need NumPy, which `import planq` must not import; few programs need recipes.
+        if name in ("codebooks", "positions", "recipes"):
             import importlib
 
             return importlib.import_module(f"planq.{name}")
@@ -160,6 +160,7 @@ __all__ = [
     "policy",
     "positions",
     "qparams",
+    "recipes",
     "set_policy",
 ]
 # Each family lists its own names, so a new operator changes nothing here.

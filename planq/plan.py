@@ -239,13 +239,7 @@ class Plan(_core.PlanBase):
             DescriptorError: An extent is negative or above the maximum of its :class:`planq.Dim`.
             TypeError: Some dims of the plan are missing, or a name is none of theirs.
         """
-        size = self.workspace_size(**extents)
-        if size == 0:
-            return None
-        places = {} if device is None else {"device": device}
-        bytes_ = library.empty((size + _core.WORKSPACE_ALIGNMENT,), dtype=library.uint8, **places)
-        first = -_address_of(bytes_) % _core.WORKSPACE_ALIGNMENT
-        return bytes_[first : first + size]
+        return _empty_bytes(library, self.workspace_size(**extents), device)
 
     def precision_guarantee(self) -> PrecisionGuarantee:
         """What the chosen kernel promises about its bits."""
@@ -371,6 +365,16 @@ def _compare(stored: str, current: str) -> None:
     message, differences = _core.compare_stored(stored, current)
     if differences:
         raise PlanMismatchError(message, differences)
+
+
+def _empty_bytes(library: Any, size: int, device: Any) -> Any:
+    """Aligned bytes, allocated by an array library; None for 0 bytes."""
+    if size == 0:
+        return None
+    places = {} if device is None else {"device": device}
+    bytes_ = library.empty((size + _core.WORKSPACE_ALIGNMENT,), dtype=library.uint8, **places)
+    first = -_address_of(bytes_) % _core.WORKSPACE_ALIGNMENT
+    return bytes_[first : first + size]
 
 
 def _address_of(array: Any) -> int:
