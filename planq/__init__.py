@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planq import _verbose, layouts, memory
 from planq._core import WORKSPACE_ALIGNMENT, Launch
 from planq._policy import policy, set_policy
+from planq.arena import Arena
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dim import Dim
 from planq.dtypes import (
@@ -107,6 +108,7 @@ __all__ = [
     "CSR",
     "HOST",
     "WORKSPACE_ALIGNMENT",
+    "Arena",
     "ArgumentError",
     "Backend",
     "Body",

@@ -104,8 +104,9 @@ def igemmlt(
         TransformLayoutDescriptor, shape=made, dtype=product.output_dtype, to_layout=Layout.COL32
     )
     steps = Steps(stream, pref)
-    rows, weight_rows = (steps.room("int8", *each) for each in (flat, weight_flat))
-    sums = steps.room(product.output_dtype, *made)
+    rows = steps.room("rows", "int8", *flat)
+    weight_rows = steps.room("rows of the weight", "int8", *weight_flat)
+    sums = steps.room("sums", product.output_dtype, *made)
     steps.add("rows of the input", to_rows, input="input", output=rows.seen_as(*to_rows.shape))
     weight_out = weight_rows.seen_as(*weight_to_rows.shape)
     steps.add("rows of the weight", weight_to_rows, input="weight", output=weight_out)
@@ -270,13 +271,13 @@ def dequant_min_max(
     )
     steps, rows = Steps(stream, pref), (*shape[:-1], 1)
     ones = steps.constant(1, sums.input_dtype, weight_shape[1]).seen_as(1, weight_shape[1])
-    total, middle = steps.room(_FLOAT, 1, width), steps.room(_FLOAT, *rows)
+    total, middle = steps.room("total", _FLOAT, 1, width), steps.room("middle", _FLOAT, *rows)
     steps.add("sums of the weight", sums, input=ones, weight="weight", output=total)
     added = AddDescriptor(shape=rows, input_dtype=_FLOAT)
     steps.add("minimum + half range", added, input="minimum", other="half_range", output=middle)
     columns = _quotient(steps, "weight scale / 127", "weight_scale", (width, 1), _LARGEST_CODE)
     steepness = _quotient(steps, "half range / 127", "half_range", rows, _LARGEST_CODE)
-    product, factor = steps.room(_FLOAT, *shape), steps.room(_FLOAT, *shape)
+    product, factor = (steps.room(name, _FLOAT, *shape) for name in ("product", "factor"))
     by_column = DequantizeDescriptor(
         shape=shape, input_dtype="int32", output_dtype=_FLOAT, scope=Scope.channel(-1)
     )
@@ -310,7 +311,7 @@ def _quotient(
     The one operator that divides by a number of float32 is the gradient of quantize. Where the
     quantized element is 0, all of the gradient goes through.
     """
-    made = x if isinstance(x, Piece) else steps.room(_FLOAT, *shape)
+    made = x if isinstance(x, Piece) else steps.room(name, _FLOAT, *shape)
     zeros = steps.constant(0, _FLOAT, max(shape[-1], 1)).repeated(shape)
     desc = QuantizeBackwardDescriptor(shape=shape, input_dtype=_FLOAT, output_dtype="int8")
     scale = steps.constant(divisor, _FLOAT, 1)
@@ -325,7 +326,7 @@ def _reciprocal(
 
     It is what the code 1 stands for where the zero point is 0 and ``x`` the statistic.
     """
-    made = steps.room(_FLOAT, *shape)
+    made = steps.room(name, _FLOAT, *shape)
     desc = VectorwiseDequantizeDescriptor(
         shape=shape, output_dtype=_FLOAT, form=VectorwiseForm.VECTOR_ZEROPOINT, axis=axis
     )
@@ -349,7 +350,7 @@ def _outer(steps: Steps, name: str, row: Piece, column: Piece, output: Piece) ->
 def _product_of_scales(steps: Steps, shape: tuple[int, ...], *, scalars: bool) -> Piece:
     """``fl(S1 * S2)``: one number, or one for each element of the product."""
     if scalars:
-        made = steps.room(_FLOAT, 1)
+        made = steps.room("S1 S2", _FLOAT, 1)
         desc = MultiplyDescriptor(shape=(1,), input_dtype=_FLOAT)
         steps.add("S1 S2", desc, input="row_scale", other="column_scale", output=made)
         return made
@@ -357,14 +358,14 @@ def _product_of_scales(steps: Steps, shape: tuple[int, ...], *, scalars: bool) -
         _copied(steps, name, own)
         for name, own in (("row_scale", (*shape[:-1], 1)), ("column_scale", (1, shape[-1])))
     )
-    made = steps.room(_FLOAT, *shape)
+    made = steps.room("S1 S2", _FLOAT, *shape)
     _outer(steps, "S1 S2", row, column, made)
     return made
 
 
 def _copied(steps: Steps, name: str, shape: tuple[int, ...]) -> Piece:
     """An operand in the workspace, where it may have another shape."""
-    made = steps.room(_FLOAT, *shape)
+    made = steps.room(name, _FLOAT, *shape)
     ones = steps.constant(1, _FLOAT, max(shape[-1], 1)).repeated(shape)
     desc = MultiplyDescriptor(shape=shape, input_dtype=_FLOAT)
     steps.add(f"copy of {name}", desc, input=name, other=ones, output=made)

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from planq import _core
 from planq._classes import classes_of
+from planq.arena import Arena
 from planq.arguments import StreamLike, Tensor
 from planq.descriptor import Descriptor, OperandSpec
 from planq.dtypes import Backend, Determinism, Role
@@ -26,9 +27,16 @@ _DEVICE_TYPES: Final = {Backend.HOST: (1, 3, 13), Backend.CUDA: (2, 13)}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A tensor in a recipe's workspace; strides are in elements, None without gaps."""
+    """A tensor in a recipe's workspace, or a part of one, or its memory seen in another way.
 
-    offset: int
+    Attributes:
+        name: What the arena calls the memory.
+        dtype: The element type.
+        shape: The extents.
+        strides: In elements; None without gaps.
+    """
+
+    name: str
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
@@ -41,9 +49,9 @@ class Piece:
         """A vector as every row of a tensor."""
         return replace(self, shape=shape, strides=(*(0 for _ in shape[1:]), 1))
 
-    def at(self, base: int, device: str) -> tuple[Any, ...]:
+    def at(self, base: int, arena: Arena, device: str) -> tuple[Any, ...]:
         """What a plan takes."""
-        return (base + self.offset, self.shape, self.strides, self.dtype, device)
+        return (base + arena.offset(self.name), self.shape, self.strides, self.dtype, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +60,13 @@ class Step:
 
     Attributes:
         plan: The plan.
+        number: Its number in the arena.
         operands: Each operand by its name in the args: a piece of the workspace, a number, or the
             name of an operand of the recipe.
     """
 
     plan: Plan
+    number: int
     operands: Mapping[str, Piece | float | str]
 
     def given(self) -> Iterator[tuple[str, str]]:
@@ -65,27 +75,24 @@ class Step:
             if isinstance(value, str):
                 yield own, value
 
-    def bind(self, base: int, scratch: int, operands: Mapping[str, Any]) -> _core.Launch:
+    def bind(self, base: int, arena: Arena, operands: Mapping[str, Any]) -> _core.Launch:
         """Binds the operands.
 
         Raises:
             ArgumentError: One of them is not what the plan takes; it has the recipe's name.
         """
-        device = (
-            "host"
-            if self.plan.device.backend is Backend.HOST
-            else (f"cuda:{self.plan.device.index}")
-        )
+        place = self.plan.device
+        device = "host" if place.backend is Backend.HOST else f"cuda:{place.index}"
         values = {
-            own: value.at(base, device)
+            own: value.at(base, arena, device)
             if isinstance(value, Piece)
             else operands[value]
             if isinstance(value, str)
             else value
             for own, value in self.operands.items()
         }
-        size = self.plan.workspace_size()
-        workspace = (base + scratch, size) if size else None
+        lent = arena.workspace(self.number)
+        workspace = None if lent is None else (base + lent[0], lent[1])
         args = classes_of(self.plan.descriptor.operator).args(**values)
         try:
             return self.plan.bind(workspace, args)
@@ -130,7 +137,7 @@ class Recipe:
 
     plans: Mapping[str, Plan]
     _steps: tuple[Step, ...] = field(repr=False)
-    _scratch: int = field(repr=False)
+    _arena: Arena = field(repr=False)
 
     def operands(self) -> dict[str, OperandSpec]:
         """What each operand has to be, by its name in :meth:`run`."""
@@ -147,7 +154,7 @@ class Recipe:
 
     def workspace_size(self) -> int:
         """Bytes of workspace that :meth:`run` needs; 0 means that it takes None."""
-        return self._scratch + max(plan.workspace_size() for plan in self.plans.values())
+        return self._arena.nbytes
 
     def empty_workspace(self, library: Any, *, device: Any = None) -> Any:
         """Workspace for :meth:`run`, allocated as :meth:`planq.Plan.empty_workspace` does."""
@@ -183,7 +190,7 @@ class Recipe:
             if name not in specs:
                 raise ArgumentError(name, f"one of {', '.join(specs)}", "another operand")
         base = self._address(workspace, operands)
-        launches = tuple(step.bind(base, self._scratch, operands) for step in self._steps)
+        launches = tuple(step.bind(base, self._arena, operands) for step in self._steps)
         return RecipeLaunch(launches, (workspace, operands))
 
     def run(self, stream: StreamLike, workspace: object, **operands: Tensor) -> None:
@@ -277,20 +284,18 @@ class Steps:
         self._plans: dict[str, Plan] = {}
         self._steps: list[Step] = []
         self._constants: dict[str, Piece] = {}
-        self._size = 0
+        self._arena = Arena()
 
-    def room(self, dtype: str, *shape: int) -> Piece:
+    def room(self, name: str, dtype: str, *shape: int) -> Piece:
         """Books a tensor in the workspace."""
-        made = Piece(self._size, dtype, shape)
-        nbytes = math.prod(shape) * _ITEM_BYTES[dtype]
-        self._size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        return made
+        self._arena.book(name, math.prod(shape) * _ITEM_BYTES[dtype])
+        return Piece(name, dtype, shape)
 
     def constant(self, value: int, dtype: str, count: int) -> Piece:
         """Books a vector that is filled with a number at each run; once for equal ones."""
         name = f"{count} times {value} of {dtype}"
         if name not in self._constants:
-            made = self._constants[name] = self.room(dtype, count)
+            made = self._constants[name] = self.room(name, dtype, count)
             desc = FillDescriptor(shape=(count,), output_dtype=dtype)
             self.add(name, desc, output=made, value=value)
         return self._constants[name]
@@ -299,11 +304,15 @@ class Steps:
         """Selects the plan of a step, and says what its operands are."""
         plan = Plan.select(self._stream, desc, self._pref)
         self._plans[name] = plan
-        self._steps.append(Step(plan, operands))
+        number = self._arena.add(plan)
+        for value in operands.values():
+            if isinstance(value, Piece):
+                self._arena.use(value.name, number)
+        self._steps.append(Step(plan, number, operands))
 
     def recipe(self) -> Recipe:
         """All of it."""
-        return Recipe(MappingProxyType(self._plans), tuple(self._steps), self._size)
+        return Recipe(MappingProxyType(self._plans), tuple(self._steps), self._arena)
 
 
 def described(make: Any, names: Mapping[str, str] = MappingProxyType({}), **fields: Any) -> Any:
