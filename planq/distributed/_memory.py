@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import torch
 
 from planq import _core
+from planq.arena import aligned
 from planq.distributed._checks import has_memory
 from planq.errors import WorkspaceError
 
@@ -42,7 +43,7 @@ class Sizes(NamedTuple):
     @property
     def total(self) -> int:
         """Bytes of a workspace that holds all areas."""
-        return sum(map(_aligned, self))
+        return sum(map(aligned, self))
 
     def allocated(self, like: torch.Tensor, messages: tuple[int, ...]) -> Room:
         """Areas from torch's allocator, on the device of ``like``.
@@ -73,7 +74,7 @@ class Sizes(NamedTuple):
     def _firsts(self, first: int) -> Iterator[int]:
         for size in self:
             yield first
-            first += _aligned(size)
+            first += aligned(size)
 
     def check(self, workspace: torch.Tensor, device: torch.device) -> None:
         """Checks a caller's workspace.
@@ -103,7 +104,3 @@ def view_of(area: torch.Tensor, offset: int, rows: int, size: int) -> torch.Tens
     if area.shape == (rows, size):
         return area
     return area.as_strided((rows, size), (size, 1), area.storage_offset() + offset)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT

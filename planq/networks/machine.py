@@ -33,6 +33,7 @@ import numpy as np
 
 import planq
 from planq._nearest import did_you_mean
+from planq.arena import aligned
 from planq.driver import checked, current, driver
 from planq.errors import ArgumentError, PlanqError
 from planq.executors import DeviceError, require_device
@@ -135,11 +136,13 @@ def machine_of(name: str, threads: int | None = None) -> Machine:
 def room(tensors: Iterable[tuple[Shape, Any]]) -> int:
     """The bytes of an arena for tensors of these shapes and types."""
     sizes = (math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in tensors)
-    return sum(_aligned(size) for size in sizes)
+    return sum(aligned(size) for size in sizes)
 
 
 class Arena:
     """A block of memory, of which tensors are cut one behind another.
+
+    Where tensors may share bytes, :class:`planq.Arena` says the places.
 
     Args:
         nbytes: Its size.
@@ -162,7 +165,7 @@ class Arena:
             actual = f"{size} for {tuple(shape)} {kind.name}"
             raise ArgumentError("arena", f"{expected} {self.nbytes}", actual)
         made = self._cut(self.used, tuple(shape), kind)
-        self.used = min(self.nbytes, self.used + _aligned(size))
+        self.used = min(self.nbytes, self.used + aligned(size))
         return made
 
 
@@ -468,10 +471,6 @@ class _PinnedPool:
     def give_back(self, pinned: _Pinned) -> None:
         """Gives memory back, whose event is recorded."""
         self._pools[pinned.capacity].appendleft(pinned)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def _require_alike(target: Any, source: Any) -> None:
