@@ -15,7 +15,7 @@ from cli.test_terminal import in_terminal
 from planq.checkpoint import read_gguf
 from planq.cli import main
 from planq.networks import audit
-from planq.networks.gemma3 import Gemma3, Part
+from planq.networks.gemma3 import Gemma3, Part, Sampling
 from planq.networks.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -75,6 +75,58 @@ def test_json_has_tokens_and_digest(path: Path, capsys: Capture, threads: str) -
         assert told["text"] == Tokenizer(files.metadata).decode(made)
     assert min(told["prompt_seconds"], told["text_seconds"]) > 0
     assert report(capsys, "run", *words)["digest"] is None
+
+
+def test_tokens_are_drawn(path: Path, capsys: Capture) -> None:
+    """By settings and a seed, those that the network draws with them."""
+    given = {"temperature": 1.5, "top_k": 60, "top_p": 0.9, "min_p": 0.01, "seed": -3}
+    with read_gguf(path) as files:
+        network, ids = Gemma3(files), Tokenizer(files.metadata).encode(PROMPT)
+    text = network.text(len(ids) + MADE, sampling=Sampling(**given))
+    made = list(network.continued(text, ids, MADE))
+    words = [str(path), PROMPT, "--tokens", MADE, "--digest"]
+    options = [x for name, value in given.items() for x in (option(name), value)]
+    for threads in ("1", "3"):
+        told = report(capsys, "run", *words, *options, "--threads", threads)
+        assert (told["tokens"], told["sampling"]) == (made, given)
+    others = []
+    for seed in ("0", "1", "2"):
+        drawn = report(capsys, "run", *words, "--temperature", "1.5", "--seed", seed)
+        others.append(drawn["tokens"])
+    assert others[0] == report(capsys, "run", *words, "--temperature", "1.5")["tokens"]
+    assert len({*map(tuple, others), tuple(made)}) == 4
+    greedy = report(capsys, "run", *words)
+    assert greedy["tokens"] == expected(path)[1]
+    assert greedy["sampling"]["temperature"] == 0
+
+
+def option(name: str) -> str:
+    """As the command line spells it."""
+    return f"--{name.replace('_', '-')}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("temperature", "-1", "temperature: expected a number from 0 to the largest float32"),
+        ("temperature", "nan", "temperature: expected a number from 0 to the largest float32"),
+        ("top_k", "-1", "top_k: expected 0 to 2147483647, got -1"),
+        ("top_p", "1.01", "top_p: expected a number from 0 to 1, got 1.01"),
+        ("min_p", "nan", "min_p: expected a number from 0 to 1, got nan"),
+        ("seed", str(2**63), f"seed: expected {-(2**63)} to {2**63 - 1}, got {2**63}"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    name: str, value: str, told: str, path: Path, capsys: Capture
+) -> None:
+    words = [path, "a", "--temperature", "1", f"{option(name)}={value}"]
+    assert told in refuse(capsys, "run", *words)
+
+
+@pytest.mark.parametrize("name", ["top_k", "top_p", "min_p", "seed"])
+def test_filters_need_a_temperature(name: str, path: Path, capsys: Capture) -> None:
+    told = refuse(capsys, "run", path, "a", option(name), "1")
+    assert f"{option(name)}: expected with --temperature above 0, got without it" in told
 
 
 def test_one_token_has_no_speed_of_the_text(path: Path, capsys: Capture) -> None:

@@ -48,7 +48,8 @@ TENSORS = (
     "inner scale",
 )
 # What there is of the tokens alone that are asked.
-OF_ASKED = {"token_embd": "logits", "argmax": "made"}
+OF_ASKED = {"token_embd": "logits", "argmax": "made", "sample": "made"}
+SETTINGS = batches.settings_of(len(PROMPTS))
 
 
 @cache
@@ -178,6 +179,37 @@ def test_graphs_do_not_matter(way: batches.Way) -> None:
     assert batches.differing(again, alone()) == []
 
 
+# --- Tokens that are drawn
+
+
+@cache
+def drawn_alone() -> list[str]:
+    """Of texts one after another on the host, with settings of their own."""
+    way = batches.Way(1)
+    return batches.digests(small("host"), PROMPTS, MADE, way, sampling=SETTINGS)
+
+
+@pytest.mark.parametrize("way", batches.WAYS, ids=str)
+def test_drawn_texts_are_the_host_s_in_any_batch(way: batches.Way) -> None:
+    found = batches.digests(small("cuda"), PROMPTS, MADE, way, sampling=SETTINGS)
+    assert batches.differing(found, drawn_alone()) == []
+    # Those that draw nothing are as they are without the others; others are not.
+    same = [a == b for a, b in zip(found, alone(), strict=True)]
+    assert all(found for found, each in zip(same, SETTINGS, strict=True) if each.is_greedy)
+    assert not all(same)
+
+
+def test_the_host_runs_ahead_of_drawn_tokens() -> None:
+    network, prompt, own = small("cuda"), PROMPTS[0], SETTINGS[0]
+    (expected,) = completed(small("host"), [prompt], 20, batch=1, sampling=[own])
+    text = network.text(len(prompt) + 20, sampling=own)
+    assert list(network.continued(text, prompt, 20)) == expected.tokens
+    text.release()
+
+
+# --- Tokens that the host has not seen
+
+
 def test_the_host_runs_ahead() -> None:
     """Tokens go from step to step on the GPU, in any order, and are the host's."""
     network, prompt = small("cuda"), PROMPTS[0]
@@ -234,6 +266,18 @@ def test_planq_run_has_one_digest(capsys: pytest.CaptureFixture[str]) -> None:
     assert [each["device"] for each in told] == ["host", "cuda:0", "cuda:0"]
     host, *cuda = [(each["tokens"], each["text"], each["digest"]) for each in told]
     assert cuda == [host, host]
+
+
+@pytest.mark.usefixtures("file")
+def test_planq_run_draws_the_same_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for device in ("host", "cuda"):
+        words = ["run", "drawn.gguf", "a cab<b> abc", "--tokens", "40", "--device", device]
+        settings = ["--temperature", "1.3", "--top-k", "50", "--top-p", "0.95", "--seed", "7"]
+        assert run([*words, *settings, "--digest", "--json"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    host, cuda = [(each["tokens"], each["text"], each["digest"]) for each in told]
+    assert cuda == host
 
 
 @pytest.mark.usefixtures("file")

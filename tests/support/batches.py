@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planq.networks.gemma3 import GREEDY, Sampling
 from planq.networks.gemma3.schedule import completed
 
 if TYPE_CHECKING:
@@ -52,12 +54,40 @@ def prompts_of(count: int, longest: int, vocabulary: int) -> list[list[int]]:
     return [draw.integers(0, vocabulary, length).tolist() for length in lengths[:count]]
 
 
+def settings_of(count: int) -> list[Sampling]:
+    """How so many texts choose their tokens: some draw by each of the settings, some do not."""
+    kinds = [
+        Sampling(),
+        GREEDY,
+        Sampling(0.7, top_k=5),
+        Sampling(1.5, top_p=0.9),
+        Sampling(3.0, min_p=0.1),
+        Sampling(0.9, 40, 0.95, 0.05),
+    ]
+    seeds = [-(2**63), 2**63 - 1, *range(count)]
+    return [replace(kinds[i % len(kinds)], seed=seeds[i]) for i in range(count)]
+
+
 def digests(
-    network: Gemma3, prompts: Sequence[Sequence[int]], most: int, way: Way, *, every: bool = True
+    network: Gemma3,
+    prompts: Sequence[Sequence[int]],
+    most: int,
+    way: Way,
+    *,
+    every: bool = True,
+    sampling: Sequence[Sampling] | None = None,
 ) -> list[str]:
     """Of each text, in the order of the prompts: digest of the logits, and the tokens."""
     step = -1 if way.backwards else 1
-    found = completed(network, prompts[::step], most, batch=way.batch, chunk=way.chunk, every=every)
+    found = completed(
+        network,
+        prompts[::step],
+        most,
+        batch=way.batch,
+        chunk=way.chunk,
+        every=every,
+        sampling=None if sampling is None else sampling[::step],
+    )
     return [f"{each.digest} {each.tokens}" for each in found[::step]]
 
 

@@ -13,8 +13,8 @@ import planq
 from planq.errors import ArgumentError
 from planq.networks.gemma3.plans import BIT_EXACT, Limits, descriptors
 from planq.networks.gemma3.sizes import TOGETHER, Sizes, stored, weights_of
-from planq.networks.gemma3.step import Extents, Step
-from planq.networks.gemma3.texts import Made, Part, Text
+from planq.networks.gemma3.step import INPUTS, SETTINGS, Extents, Step, room_of
+from planq.networks.gemma3.texts import GREEDY, Made, Part, Sampling, Text
 from planq.networks.machine import machine_of, room
 from planq.networks.pages import Pages
 
@@ -92,26 +92,27 @@ class Gemma3:
         self.digesting = 0.0
         self.watch: Callable[[Launch], None] | None = None
 
-    def text(self, most: int, *, digested: bool = False) -> Text:
+    def text(self, most: int, *, digested: bool = False, sampling: Sampling = GREEDY) -> Text:
         """A text without tokens.
 
         Args:
             most: How many tokens it may become. It takes pages of the cache as it grows.
             digested: Whether its logits are digested. Then each of its steps waits for them.
+            sampling: How its tokens are chosen; by default it takes the likeliest ones.
 
         Raises:
             ArgumentError: That is more than the network is made for.
         """
         if not 1 <= most <= self.limits.context:
             raise ArgumentError("most", f"1 to {self.limits.context} tokens", str(most))
-        return Text(self.pages, most, digested=digested)
+        return Text(self.pages, most, digested=digested, sampling=sampling)
 
     def step(self, parts: Sequence[Part], *, logits: bool = False) -> Made:
         """Computes the next tokens of some texts. On a GPU it does not wait for them.
 
         Args:
             parts: Of each text one; no more tokens together than ``limits.rows``.
-            logits: Whether :class:`Made` gives the logits, and not only the likeliest tokens.
+            logits: Whether :class:`Made` gives the logits, and not only the next tokens.
 
         Raises:
             ArgumentError: The parts do not fit; nothing has changed.
@@ -119,7 +120,8 @@ class Gemma3:
         """
         self._check(parts)
         rows, asked = sum(part.size for part in parts), sum(part.asked for part in parts)
-        step = self._bound_for(self._extents(rows, len(parts), asked))
+        sampled = any(part.asked and not part.text.sampling.is_greedy for part in parts)
+        step = self._bound_for(self._extents(rows, len(parts), asked, sampled))
         self._grow(parts)
         fed = self._fill(step, parts)
         step.fill()
@@ -139,7 +141,7 @@ class Gemma3:
     def continued(
         self, text: Text, ids: Sequence[int], most: int, ends: Collection[int] = ()
     ) -> Iterator[int]:
-        """Continues a text greedily, and yields the tokens as they are known.
+        """Continues a text, and yields the tokens as they are known.
 
         On a GPU a step begins before the token of the one before it is known to the host.
 
@@ -162,17 +164,21 @@ class Gemma3:
                 return
             made = ahead or self.step([Part(text)])
 
-    def prepare(self, tokens: int) -> None:
+    def prepare(self, tokens: int, *, sampled: bool = False) -> None:
         """Binds the steps in which one text of so many tokens is read and continued.
 
         They are bound when they are first used anyway. This is for those who measure time.
+
+        Args:
+            tokens: Their number.
+            sampled: Whether the text samples its tokens.
         """
         rows = self.limits.rows
         whole, rest = divmod(tokens - 1, rows)
         if whole:
             self._bound_for(self._extents(rows, 1, 0))
         for count in (rest + 1, 1):
-            self._bound_for(self._extents(count, 1, 1))
+            self._bound_for(self._extents(count, 1, 1, sampled))
 
     def launches(self, rows: int) -> list[Launch]:
         """Those of a step of one text with so many tokens, and of the logits of its last one."""
@@ -208,14 +214,14 @@ class Gemma3:
             raise ArgumentError("asked", f"0 to {part.size}", str(part.asked))
         part.text.require_room(part.size)
 
-    def _extents(self, rows: int, texts: int, asked: int) -> Extents:
+    def _extents(self, rows: int, texts: int, asked: int, sampled: bool = False) -> Extents:
         """What a step of so many tokens of so many texts is bound for."""
         batch = next(count for count in self.limits.batches if count >= texts)
         bound = self._bucket(rows, self.limits.rows)
         if asked == rows and bound <= self.limits.asked:
-            return Extents(bound, batch, bound, every=True)
+            return Extents(bound, batch, bound, True, sampled)
         most = min(bound, self.limits.asked)
-        return Extents(bound, batch, self._bucket(asked, most) if asked else 0, every=False)
+        return Extents(bound, batch, self._bucket(asked, most) if asked else 0, False, sampled)
 
     def _bucket(self, count: int, most: int) -> int:
         """How many rows a step of so many has: on a GPU others are filled up to few numbers."""
@@ -258,6 +264,8 @@ class Gemma3:
         host["ids"][row:], host["position"][row:], host["slot"][row:] = 0, 0, -1
         host["query start"][len(parts) :], host["key length"][len(parts) :] = row, 0
         host["chosen"][asked:] = 0
+        if step.extents.sampled:
+            _fill_settings(host, parts)
         return fed
 
     def _bound_for(self, extents: Extents) -> Step:
@@ -354,13 +362,13 @@ class Gemma3:
         asked, batch = limits.asked, limits.batches[-1]
         widest = max(sizes.hidden, (sizes.heads + 2 * sizes.key_heads) * sizes.head)
         workspace = max(plan.workspace_size() for plan in self.plans.values())
+        inputs = room_of(Extents(limits.rows, batch, asked, False, True), limits.table)
         return {
             "asked hidden": ((asked, sizes.hidden), "float32"),
             "asked residual": ((asked, sizes.hidden), "float32"),
             "logits": ((asked, sizes.vocabulary), "float32"),
             "made": ((asked,), "int64"),
-            "long": ((3 * limits.rows + asked,), "int64"),
-            "short": ((1 + (2 + limits.table) * batch,), "int32"),
+            **{name: ((count,), INPUTS[name]) for name, count in inputs._asdict().items()},
             "turns": ((limits.context, sizes.head), "float32"),
             "windowed turns": ((limits.context, sizes.head), "float32"),
             "zeros": ((1, widest), "float32"),
@@ -376,6 +384,21 @@ class Gemma3:
             name: slice(end - width, end)
             for name, width, end in zip(names, widths, ends, strict=True)
         }
+
+
+def _fill_settings(host: dict[str, Array], parts: Sequence[Part]) -> None:
+    """Writes how each asked row chooses; those that fill the step up take the likeliest token."""
+    row = 0
+    for part in parts:
+        text, count = part.text, part.asked
+        for name in SETTINGS:
+            host[name][row : row + count] = getattr(text.sampling, name)
+        # The place that each token will have, counted from 0.
+        end = text.length + part.size + 1
+        host["drawn position"][row : row + count] = np.arange(end - count, end)
+        row += count
+    for name in (*SETTINGS, "drawn position"):
+        host[name][row:] = 0
 
 
 def _join(fed: list[tuple[int, int, int]], row: int, source: int) -> None:

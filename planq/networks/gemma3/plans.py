@@ -123,8 +123,8 @@ def _products(
 
 
 def _elements(sizes: Sizes, tokens: planq.Dim, kind: planq.GgufType) -> dict[str, planq.Descriptor]:
-    """Embeddings, norms, gates, and the token that the logits choose."""
-    rows = (tokens, sizes.hidden)
+    """Embeddings, norms, gates, and the tokens that logits choose."""
+    rows, logits = (tokens, sizes.hidden), (tokens, sizes.vocabulary)
     norm = planq.RmsNormDescriptor(shape=rows, input_dtype="float32", weight_dtype="float32")
     heads = (sizes.heads + 2 * sizes.key_heads) * sizes.head
     return {
@@ -152,7 +152,8 @@ def _elements(sizes: Sizes, tokens: planq.Dim, kind: planq.GgufType) -> dict[str
         "chosen rows": planq.EmbeddingDescriptor(
             shape=rows, table_rows=tokens.max, table_dtype="float32", output_dtype="float32"
         ),
-        "argmax": planq.ArgmaxDescriptor(shape=(tokens, sizes.vocabulary), input_dtype="float32"),
+        "argmax": planq.ArgmaxDescriptor(shape=logits, input_dtype="float32"),
+        "sample": planq.SampleDescriptor(shape=logits, input_dtype="float32"),
     }
 
 

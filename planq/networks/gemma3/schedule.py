@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from planq.networks.gemma3.texts import Part
+from planq.networks.gemma3.texts import GREEDY, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planq.networks.gemma3.network import Gemma3
-    from planq.networks.gemma3.texts import Made, Text
+    from planq.networks.gemma3.texts import Made, Sampling, Text
 
 
 class Completion(NamedTuple):
@@ -61,8 +61,9 @@ def completed(
     batch: int,
     chunk: int | None = None,
     every: bool = True,
+    sampling: Sequence[Sampling] | None = None,
 ) -> list[Completion]:
-    """Continues prompts greedily, each by as many tokens. What becomes of one depends on it alone.
+    """Continues prompts, each by as many tokens. What becomes of one depends on it alone.
 
     Args:
         network: The network. Its cache has room for ``batch`` of the texts.
@@ -71,16 +72,19 @@ def completed(
         batch: The most texts at a time.
         chunk: The most tokens of a prompt in a step. None: as many as there is room for.
         every: Whether logits are asked of every token of a prompt, and not of its last one alone.
+        sampling: How the tokens of each prompt are chosen. None: all take the likeliest ones.
 
     Returns:
         In the order of the prompts.
     """
-    waiting, running = deque(enumerate(prompts)), list[_Running]()
+    settings = [GREEDY] * len(prompts) if sampling is None else sampling
+    waiting = deque(enumerate(zip(prompts, settings, strict=True)))
+    running = list[_Running]()
     found: dict[int, Completion] = {}
     while waiting or running:
         while waiting and len(running) < batch:
-            index, prompt = waiting.popleft()
-            text = network.text(len(prompt) + most, digested=True)
+            index, (prompt, own) = waiting.popleft()
+            text = network.text(len(prompt) + most, digested=True, sampling=own)
             running.append(_Running(index, text, prompt, most))
         _step(network, running, chunk, every)
         for each in [each for each in running if each.is_done]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Tensor = Any
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
+# Of a row that is sampled, as a text has them.
+SETTINGS = ("temperature", "top_k", "top_p", "min_p", "seed")
+INPUTS = {"long": "int64", "short": "int32", "real": "float32"}
 SCALES = {"codes": "scale", "inner codes": "inner scale"}
 
 
@@ -43,32 +46,68 @@ class Extents(NamedTuple):
         batch: Texts.
         asked: Tokens that logits are made of; 0: none.
         every: Whether these are all tokens, in their order.
+        sampled: Whether next tokens are sampled, with settings for each row, and not the likeliest
+            ones of all rows.
     """
 
     rows: int
     batch: int
     asked: int
     every: bool
+    sampled: bool = False
+
+    @property
+    def drawn(self) -> int:
+        """How many rows have settings."""
+        return self.asked if self.sampled else 0
 
 
-def inputs_of(long: Tensor, short: Tensor, extents: Extents, table: int) -> dict[str, Tensor]:
-    """The inputs of a step, which lie one behind another: two copies fill them all.
+class Memory(NamedTuple):
+    """What the inputs of steps lie in; a copy of each fills a step.
+
+    Attributes:
+        long: int64.
+        short: int32.
+        real: float32; a step that samples nothing has none of it.
+    """
+
+    long: Tensor
+    short: Tensor
+    real: Tensor
+
+
+def room_of(extents: Extents, table: int) -> Memory:
+    """How many elements a step has of each."""
+    rows, batch, asked, drawn = extents.rows, extents.batch, extents.asked, extents.drawn
+    return Memory(3 * rows + asked + 2 * drawn, 1 + (2 + table) * batch + drawn, 3 * drawn)
+
+
+def inputs_of(memory: Memory, extents: Extents, table: int) -> dict[str, Tensor]:
+    """The inputs of a step, which lie one behind another.
 
     Args:
-        long: Memory of int64.
-        short: Memory of int32.
+        memory: Where.
         extents: Of the step.
         table: The most pages of a text.
     """
-    rows, batch, asked, _ = extents
-    return {
+    (long, short, real), (rows, batch, asked, *_) = memory, extents
+    drawn, behind, pages = extents.drawn, 3 * rows + asked, 2 * batch + 1 + batch * table
+    settings = {
+        "seed": long[behind : behind + drawn],
+        "drawn position": long[behind + drawn : behind + 2 * drawn],
+        "top_k": short[pages : pages + drawn],
+        "temperature": real[:drawn],
+        "top_p": real[drawn : 2 * drawn],
+        "min_p": real[2 * drawn : 3 * drawn],
+    }
+    return settings | {
         "ids": long[:rows],
         "position": long[rows : 2 * rows],
         "slot": long[2 * rows : 3 * rows],
         "chosen": long[3 * rows : 3 * rows + asked],
         "query start": short[: batch + 1],
         "key length": short[batch + 1 : 2 * batch + 1],
-        "block table": short[2 * batch + 1 : 2 * batch + 1 + batch * table].reshape(batch, table),
+        "block table": short[2 * batch + 1 : pages].reshape(batch, table),
     }
 
 
@@ -83,12 +122,14 @@ class Step:
 
     def __init__(self, network: Gemma3, extents: Extents) -> None:
         self.network, self.extents = network, extents
-        memory, limits = network.memory, network.limits
-        self._long = np.zeros(3 * extents.rows + extents.asked, np.int64)
-        self._short = np.zeros(1 + (2 + limits.table) * extents.batch, np.int32)
-        self.host = inputs_of(self._long, self._short, extents, limits.table)
+        memory, table = network.memory, network.limits.table
+        counts = room_of(extents, table)
+        own = [np.zeros(count, INPUTS[name]) for name, count in counts._asdict().items()]
+        there = [memory[name][:count] for name, count in counts._asdict().items()]
+        self._copies = [pair for pair in zip(there, own, strict=True) if len(pair[1])]
+        self.host = inputs_of(Memory(*own), extents, table)
         self.at = {name: memory[name][: extents.rows] for name in network.of_rows}
-        self.at |= inputs_of(memory["long"], memory["short"], extents, limits.table)
+        self.at |= inputs_of(Memory(*there), extents, table)
         for name, parts in network.columns.items():
             self.at |= {part: self.at[name][:, columns] for part, columns in parts.items()}
         layers = range(network.sizes.layers)
@@ -101,9 +142,8 @@ class Step:
 
     def fill(self) -> None:
         """Brings the inputs to the device."""
-        machine, memory = self.network.machine, self.network.memory
-        machine.fill(memory["long"][: len(self._long)], self._long)
-        machine.fill(memory["short"][: len(self._short)], self._short)
+        for there, own in self._copies:
+            self.network.machine.fill(there, own)
 
     def run_all(self) -> None:
         """Runs the launches, one after another."""
@@ -235,7 +275,7 @@ class Step:
     # --- Of the tokens that are asked
 
     def _head(self) -> list[Launch]:
-        """Logits, and the likeliest token of each row."""
+        """Logits, and the next token of each row."""
         network, asked = self.network, self.extents.asked
         logits = network.memory["logits"][:asked]
         hidden, residual, gathered = self._asked_rows()
@@ -249,9 +289,23 @@ class Step:
         return [*gathered, normed, product, self._choice(logits)]
 
     def _choice(self, logits: Tensor) -> Launch:
-        """The next token of each row. Sampling has its place here."""
-        made = self.network.memory["made"][: len(logits)]
-        return self._bound("argmax", planq.ArgmaxArgs(input=logits, output=made))
+        """The next token of each row: the likeliest one, or one that is drawn.
+
+        In a step that draws, texts that take the likeliest token have the temperature 0.
+        """
+        at, memory = self.at, self.network.memory
+        made = memory["made"][: len(logits)]
+        if not self.extents.sampled:
+            return self._bound("argmax", planq.ArgmaxArgs(input=logits, output=made))
+        settings = {name: at[name] for name in SETTINGS}
+        args = planq.SampleArgs(
+            input=logits,
+            position=at["drawn position"],
+            output=made,
+            invalid=memory["invalid"],
+            **settings,
+        )
+        return self._bound("sample", args)
 
     def _asked_rows(self) -> tuple[Tensor, Tensor, list[Launch]]:
         """Hidden state and residual of the tokens that are asked; what gathers them."""

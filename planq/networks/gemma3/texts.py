@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planq.errors import ArgumentError
+from planq.errors import ArgumentError, PlanqError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,6 +16,55 @@ if TYPE_CHECKING:
     from planq.networks.pages import Pages
 
 Array = np.ndarray[Any, Any]
+INT32, INT64 = np.iinfo(np.int32), np.iinfo(np.int64)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the tokens of a text are chosen: the settings of the operator `sample`.
+
+    The random number of a token is made of the seed and of the token's place in its text alone, so
+    a text has the same tokens in every batch.
+
+    Attributes:
+        temperature: What differences of logits are divided by. 0: the likeliest token is taken,
+            and the other settings have no effect.
+        top_k: How many tokens are kept, the likeliest ones. 0: all.
+        top_p: How much of all probability is kept. 1: all.
+        min_p: The least probability that is kept, next to that of the likeliest token. 0: all.
+        seed: Of the random numbers.
+
+    Raises:
+        ArgumentError: A setting makes no sense.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises ArgumentError for settings that make no sense."""
+        largest = float(np.finfo(np.float32).max)
+        for name, least, most, told in (
+            ("temperature", 0, largest, "a number from 0 to the largest float32"),
+            ("top_k", 0, INT32.max, f"0 to {INT32.max}"),
+            ("top_p", 0, 1, "a number from 0 to 1"),
+            ("min_p", 0, 1, "a number from 0 to 1"),
+            ("seed", INT64.min, INT64.max, f"{INT64.min} to {INT64.max}"),
+        ):
+            found = getattr(self, name)
+            if not least <= found <= most:  # Nor is a NaN.
+                raise ArgumentError(name, told, str(found))
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is taken."""
+        return self.temperature == 0
+
+
+GREEDY = Sampling(temperature=0.0)
 
 
 class Text:
@@ -24,13 +74,22 @@ class Text:
         pages: Where its pages come from.
         most: How many tokens it may become.
         digested: Whether its logits are digested.
+        sampling: How its tokens are chosen.
 
     Attributes:
         length: How many tokens it has.
+        sampling: As it was given.
     """
 
-    def __init__(self, pages: Pages, most: int, *, digested: bool = False) -> None:
-        self.length, self.most = 0, most
+    def __init__(
+        self,
+        pages: Pages,
+        most: int,
+        *,
+        digested: bool = False,
+        sampling: Sampling = GREEDY,
+    ) -> None:
+        self.length, self.most, self.sampling = 0, most, sampling
         self._pages = pages
         self.pages = np.empty(0, np.int64)
         self._digest = hashlib.sha256() if digested else None
@@ -103,7 +162,7 @@ class Made:
     """What a step makes: for each token that logits were asked of, in the order of the parts.
 
     Args:
-        tokens: Waits for the likeliest next tokens.
+        tokens: Waits for the next tokens.
         logits: Waits for the logits; None if the step does not give them.
     """
 
@@ -114,8 +173,18 @@ class Made:
         self._found: dict[str, Array] = {}
 
     def tokens(self) -> Array:
-        """The likeliest next tokens, int64; waits for the step."""
-        return self._once("tokens", self._tokens)
+        """The next tokens, int64; waits for the step.
+
+        Raises:
+            PlanqError: The step has drawn tokens, and the logits of one of them cannot be drawn
+                by: one logit is a NaN, or all are -infinity.
+        """
+        found = self._once("tokens", self._tokens)
+        if (found < 0).any():
+            row = int(np.flatnonzero(found < 0)[0])
+            told = "expected logits without NaN, and one above -infinity, got others"
+            raise PlanqError(f"token {row} of a step: {told}")
+        return found
 
     def logits(self) -> Array:
         """The logits, a row of float32 for each token; waits for the step.
