@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from harness.core.cuda import device_facts
+from harness.core.cuda import captured, device_facts
 from harness.core.report import command, folder_of, software
 from harness.core.turns import best_of, host_facts, in_process
 from planq.networks import machine_of
@@ -117,14 +117,7 @@ def replayed(run: Run, get: Callable[[], Any]) -> Any:
 
 def graph_of(call: Callable[[], torch.Tensor]) -> Callable[[], Any]:
     """The same of a CUDA graph by torch."""
-    aside: Any = torch.cuda.Stream()
-    with torch.cuda.stream(aside):
-        for _ in range(3):
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        made = call()
+    graph, made = captured(call)
     return partial(replayed, graph.replay, lambda: made.cpu())
 
 

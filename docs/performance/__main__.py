@@ -16,6 +16,7 @@ from pathlib import Path
 import collectives
 import encoder
 import llama
+import llm
 import plots
 import tables
 from drawing import Picture
@@ -172,6 +173,7 @@ def page(records: Records, pictures: dict[str, Picture]) -> str:
     lines += ["## On the host", "", "The ceiling is a loop in C++ on as many threads.", ""]
     lines += [*tables.runs(host.found), *machine_sections(host, pictures), *miss_section(host)]
     lines += llama.section(records.llama)
+    lines += llm.section(records.llm)
     lines += encoder.section(records.encoder)
     lines += collectives.section(records.collectives, pictures)
     lines += ["## The host's share of a call", ""]

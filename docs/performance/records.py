@@ -231,6 +231,7 @@ class Records:
         collectives: Runs of collectives.py.
         llama: Runs of llama.py.
         encoder: Runs of encoder.py.
+        llm: Runs of llm.py.
     """
 
     gpus: tuple[Results, ...]
@@ -239,14 +240,15 @@ class Records:
     collectives: tuple[Run, ...]
     llama: tuple[Run, ...]
     encoder: tuple[Run, ...]
+    llm: tuple[Run, ...]
 
 
 def load(folders: Iterable[Path]) -> Records:
     """Reads folders of records.
 
     Args:
-        folders: Each with JSON files as bench.py, overhead.py, collectives.py, llama.py and
-            encoder.py write them; others are passed by.
+        folders: Each with JSON files as bench.py, overhead.py, collectives.py, llama.py,
+            encoder.py and llm.py write them; others are passed by.
 
     Returns:
         The runs, newest first, with letters each, and the newest figures of every case on every
@@ -255,16 +257,14 @@ def load(folders: Iterable[Path]) -> Records:
     contents = {path: json.loads(path.read_text()) for folder in folders for path in _files(folder)}
     benches = {path: content for path, content in contents.items() if "cases" in content}
     runs = _runs(benches, string.ascii_lowercase)
-    overheads, collectives, llama, encoder = (
+    others = [
         _runs({p: c for p, c in contents.items() if key in c}, string.ascii_uppercase)
-        for key in ("figures", "collectives", "llama", "encoder")
-    )
+        for key in ("figures", "collectives", "llama", "encoder", "llm")
+    ]
     names = {run.device for run in runs} - {HOST}
     gpus = [_results(name, runs, benches) for name in names]
     gpus.sort(key=lambda found: (-len(found.cases), found.device))
-    return Records(
-        tuple(gpus), _results(HOST, runs, benches), overheads, collectives, llama, encoder
-    )
+    return Records(tuple(gpus), _results(HOST, runs, benches), *others)
 
 
 def _results(device: str, every: Iterable[Run], benches: dict[Path, dict[str, Any]]) -> Results:

@@ -212,6 +212,72 @@ def _without_letters(lines: list[str]) -> list[str]:
     return [re.sub(r"\| [a-z]{1,2}(, [a-z]{1,2})* \|", "|", line) for line in lines]
 
 
+def _language_model(**others: Any) -> dict[str, Any]:
+    """What llm.py records, of one step and of a prompt."""
+    us = {"planq": 250.0, "planq drawn": 300.0, "transformers reduce-overhead": 500.0}
+    rates = {name: 64e6 / each for name, each in us.items()}
+    measured = {"us": us, "tokens_per_second": rates, "promise_costs": 12.34, "speedup": 2.0}
+    measured["fastest_peer"] = "transformers reduce-overhead"
+    prompt = {"planq": 5000.0, "transformers reduce-overhead": 2500.0}
+    entries = [
+        {"part": "decode", "texts": 64, "context": 256, "written": 128, **measured},
+        {
+            "part": "prompt",
+            "tokens": 512,
+            "us": prompt,
+            "tokens_per_second": {name: 512e6 / each for name, each in prompt.items()},
+            "promise_costs": 0.04,
+            "speedup": 0.5,
+            "fastest_peer": "transformers reduce-overhead",
+        },
+    ]
+    return {
+        "entries": entries,
+        "other_plans": [],
+        "failed": {},
+        "logits_cosine": 0.9987654,
+    } | others
+
+
+def test_the_performance_page_shows_a_language_model(tmp_path: Path) -> None:
+    """Beside transformers, with what promises cost; what failed and what is missing is said."""
+    _copy(tmp_path)
+    record = json.loads((ROOT / "benchmarks/results/h200/I1.json").read_text())
+    del record["cases"]
+    record["machine"]["name"], record["model"] = "NVIDIA Z9", "drawn"
+    record["software"]["transformers"] = "5.1"
+
+    def lines(**others: Any) -> list[str]:
+        folder = tmp_path / "benchmarks" / "results" / "z9"
+        folder.mkdir(exist_ok=True)
+        (folder / "llm.json").write_text(json.dumps(record | {"llm": _language_model(**others)}))
+        assert _performance(tmp_path).returncode == 0
+        return _parts(tmp_path)["A language model beside transformers"]
+
+    found = lines()
+    told = " ".join(found)
+    assert "On an NVIDIA Z9, torch " in told
+    assert ", transformers 5.1: a model of random weights with the shapes and types of " in told
+    assert "The cosine of both logits behind a prompt is 0.99877." in told
+    assert "so the difference is 0 %." in told
+    table = [line for line in found if line.startswith("|")]
+    assert table[0] == "|  | planq | planq drawn | transformers reduce-overhead | × |"
+    assert table[2] == (
+        "| 64 texts, 128 tokens after 256 | 256000 (250.0 µs) | 213333 (300.0 µs) "
+        "| 128000 (500.0 µs) | 2.00 |"
+    )
+    assert table[3].startswith("| a prompt of 512 | 102400 (5000 µs) |  | 204800 ")
+    assert table[3].endswith(" | **0.50** |")
+    found = lines(other_plans=[["a", "b", "c"]], failed={"prompt, transformers x": "Error: no"})
+    table = [line for line in found if line.startswith("|")]
+    assert [line.split("|")[-2].strip() for line in table[2:]] == ["12.3 %", "0.0 %"]
+    told = " ".join(found)
+    assert "1 of the plans have another kernel" in told
+    assert "Not measured, as they failed: prompt, transformers x (Error: no)." in told
+    record["software"]["transformers"] = "none"
+    assert "transformers was not installed" in " ".join(lines(logits_cosine=None))
+
+
 def test_each_gpu_has_a_part_of_the_performance_page(tmp_path: Path) -> None:
     """A newer run on another GPU takes nothing from the first: no figure, no picture."""
     _copy(tmp_path)

@@ -267,6 +267,23 @@ def device_facts(index: int) -> dict[str, Any]:
     }
 
 
+def captured(call: Callable[[], Any]) -> tuple[Any, Any]:
+    """A CUDA graph by torch of what a function launches, and what it returned then.
+
+    It is called three times before, aside, as torch asks for.
+    """
+    aside: Any = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = call()
+    return graph, made
+
+
 def _repeat(launches: Sequence[Launch], count: int) -> None:
     for index in range(count):
         launches[index % len(launches)]()

@@ -45,10 +45,13 @@ class Gemma3:
         machine: Where it runs, or the name of that; it has no arena yet. Default: the host.
         limits: What memory is allocated for.
         progress: Is told of each tensor before it is read: name, bytes, and the bytes of all.
+        preference: What its plans promise. With less than by default, a text's bits may depend on
+            the machine and on its batch: this is for those who measure what promises cost.
 
     Attributes:
         sizes: Of the model.
         limits: As they were given.
+        plans: By the names of their launches.
         pages: Those of the cache.
         memory: Tensors by name, with as many rows as a step may have.
         weights: Tensors by name.
@@ -70,6 +73,7 @@ class Gemma3:
         machine: Machine | str = "host",
         limits: Limits | None = None,
         progress: Progress | None = None,
+        preference: planq.PlanPreference = BIT_EXACT,
     ) -> None:
         self.sizes, self.limits = Sizes.of(files), limits or Limits()
         if self.limits.context > self.sizes.context:
@@ -79,7 +83,7 @@ class Gemma3:
         entries = weights_of(files, self.sizes)
         chosen = descriptors(self.sizes, self.limits, entries)
         made = {
-            desc: planq.Plan.select(self.machine.stream, desc, BIT_EXACT)
+            desc: planq.Plan.select(self.machine.stream, desc, preference)
             for desc in {*chosen.values()}
         }
         self.plans = {name: made[desc] for name, desc in chosen.items()}
