@@ -13,7 +13,7 @@ import planq
 from planq.errors import ArgumentError
 from planq.networks.gemma3.plans import BIT_EXACT, Limits, descriptors
 from planq.networks.gemma3.sizes import TOGETHER, Sizes, stored, weights_of
-from planq.networks.gemma3.step import INPUTS, SETTINGS, Extents, Step, room_of
+from planq.networks.gemma3.step import INPUTS, Extents, Step, room_of
 from planq.networks.gemma3.texts import GREEDY, Made, Part, Sampling, Text
 from planq.networks.machine import machine_of, room
 from planq.networks.pages import Pages
@@ -239,7 +239,8 @@ class Gemma3:
         missing = [part.text.missing(part.size) for part in parts]
         pages = iter(self.pages.take(sum(missing)))
         for part, count in zip(parts, missing, strict=True):
-            part.text.grow(list(itertools.islice(pages, count)))
+            if count:
+                part.text.grow(list(itertools.islice(pages, count)))
 
     def _fill(self, step: Step, parts: Sequence[Part]) -> list[tuple[int, int, int]]:
         """Writes the inputs of a step on the host.
@@ -248,28 +249,34 @@ class Gemma3:
             What goes from the tokens that the last step has made to those of this one: the first
             row, where its token is, and how many follow.
         """
-        host, fed = step.host, list[tuple[int, int, int]]()
-        row = asked = 0
-        for i, part in enumerate(parts):
-            text, count, end = part.text, part.size, row + part.size
+        fed = list[tuple[int, int, int]]()
+        ids, positions, slots, chosen = (list[int]() for _ in range(4))
+        starts, lengths = list[int](), list[int]()
+        for part in parts:
+            text, count, row = part.text, part.size, len(positions)
             if part.ids is None:
                 _join(fed, row, self._made[text])
-            else:
-                host["ids"][row:end] = part.ids
-            host["position"][row:end] = np.arange(text.length, text.length + count)
-            host["slot"][row:end] = text.slots(count)
-            host["query start"][i] = row
-            host["key length"][i] = text.length + count
-            host["block table"][i, : len(text.pages)] = text.pages
-            if not step.extents.every:
-                host["chosen"][asked : asked + part.asked] = np.arange(end - part.asked, end)
-            row, asked = end, asked + part.asked
+            ids += (0,) if part.ids is None else part.ids
+            end = text.length + count
+            positions += range(text.length, end)
+            slots += (text.slot(),) if count == 1 else text.slots(count).tolist()
+            chosen += range(row + count - part.asked, row + count)
+            starts.append(row)
+            lengths.append(end)
         # Rows that fill the step up are tokens of no text: they write nothing to the cache.
-        host["ids"][row:], host["position"][row:], host["slot"][row:] = 0, 0, -1
-        host["query start"][len(parts) :], host["key length"][len(parts) :] = row, 0
-        host["chosen"][asked:] = 0
+        for name, values, rest in (
+            ("ids", ids, 0),
+            ("position", positions, 0),
+            ("slot", slots, -1),
+            ("query start", starts, len(positions)),
+            ("key length", lengths, 0),
+            ("chosen", [] if step.extents.every else chosen, 0),
+        ):
+            step.host[name][: len(values)] = values
+            step.host[name][len(values) :] = rest
+        step.place([part.text.pages for part in parts])
         if step.extents.sampled:
-            _fill_settings(host, parts)
+            step.settle(parts)
         return fed
 
     def _bound_for(self, extents: Extents) -> Step:
@@ -388,21 +395,6 @@ class Gemma3:
             name: slice(end - width, end)
             for name, width, end in zip(names, widths, ends, strict=True)
         }
-
-
-def _fill_settings(host: dict[str, Array], parts: Sequence[Part]) -> None:
-    """Writes how each asked row chooses; those that fill the step up take the likeliest token."""
-    row = 0
-    for part in parts:
-        text, count = part.text, part.asked
-        for name in SETTINGS:
-            host[name][row : row + count] = getattr(text.sampling, name)
-        # The place that each token will have, counted from 0.
-        end = text.length + part.size + 1
-        host["drawn position"][row : row + count] = np.arange(end - count, end)
-        row += count
-    for name in (*SETTINGS, "drawn position"):
-        host[name][row:] = 0
 
 
 def _join(fed: list[tuple[int, int, int]], row: int, source: int) -> None:

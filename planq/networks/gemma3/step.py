@@ -14,14 +14,17 @@ import numpy as np
 import planq
 from planq.networks.gemma3.plans import attention_name
 from planq.networks.gemma3.sizes import TOGETHER
+from planq.networks.gemma3.texts import GREEDY, Sampling
 from planq.networks.tensors import repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from planq.networks.gemma3.network import Gemma3
+    from planq.networks.gemma3.texts import Part
 
 Tensor = Any
+Array = np.ndarray[Any, Any]
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 # Of a row that is sampled, as a text has them.
 SETTINGS = ("temperature", "top_k", "top_p", "min_p", "seed")
@@ -128,6 +131,8 @@ class Step:
         there = [memory[name][:count] for name, count in counts._asdict().items()]
         self._copies = [pair for pair in zip(there, own, strict=True) if len(pair[1])]
         self.host = inputs_of(Memory(*own), extents, table)
+        self._placed: list[Array | None] = [None] * extents.batch
+        self._settled: list[Sampling | None] = [None] * extents.drawn
         self.at = {name: memory[name][: extents.rows] for name in network.of_rows}
         self.at |= inputs_of(Memory(*there), extents, table)
         for name, parts in network.columns.items():
@@ -144,6 +149,31 @@ class Step:
         """Brings the inputs to the device."""
         for there, own in self._copies:
             self.network.machine.fill(there, own)
+
+    def place(self, pages: Sequence[Array]) -> None:
+        """Writes block tables. Most texts have the pages that they had in the step before."""
+        for i, own in enumerate(pages):
+            if self._placed[i] is not own:
+                self._placed[i] = own
+                self.host["block table"][i, : len(own)] = own
+
+    def settle(self, parts: Iterable[Part]) -> None:
+        """Writes how each asked row chooses; rows that fill the step up take the likeliest token.
+
+        The counter of a token's random number is the place in its text that it will have, from 0.
+        """
+        settings, places = list[Sampling](), list[int]()
+        for part in parts:
+            settings += [part.text.sampling] * part.asked
+            end = part.text.length + part.size + 1
+            places += range(end - part.asked, end)
+        more = self.extents.drawn - len(places)
+        self.host["drawn position"][:] = places + [0] * more
+        for row, own in enumerate(settings + [GREEDY] * more):
+            if self._settled[row] is not own:
+                self._settled[row] = own
+                for name in SETTINGS:
+                    self.host[name][row] = getattr(own, name)
 
     def run_all(self) -> None:
         """Runs the launches, one after another."""

@@ -132,6 +132,11 @@ class Text:
         """Where its next tokens go in the cache."""
         return self._pages.slots(self.pages, self.length, count)
 
+    def slot(self) -> int:
+        """Where its next token goes."""
+        page, place = divmod(self.length, self._pages.size)
+        return int(self.pages[page]) * self._pages.size + place
+
     def release(self) -> None:
         """Gives its pages back; it has no tokens any more."""
         self._pages.give(self.pages.tolist())
