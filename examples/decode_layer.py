@@ -4,13 +4,11 @@
 
 The layer has the sizes of Llama 3 8B and random weights; with --small it takes a second on a host.
 Each token of a step is the next of a sequence of its own, which has some keys in the cache already.
-The step runs on the host and, where there is one, on a GPU: there its launches are two CUDA graphs,
-before and after attention. Then some tokens run again, each alone. Exit status: 0 if all digests
-agree.
+The step runs on the host and, where there is one, on a GPU: there its launches are one CUDA graph.
+Then some tokens run again, each alone. Exit status: 0 if all digests agree.
 
-Norms, quantization, products, positions, cache and gate are plans, which share one arena. With
---fused, norms and gate leave codes themselves: fewer launches, and the same digests. Attention
-is not the operator `attention` yet: attention.py beside this program computes it on the host.
+Norms, quantization, products, positions, cache, attention and gate are plans, which share one
+arena. With --fused, norms and gate leave codes themselves: fewer launches, and the same digests.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ import numpy as np
 import torch
 
 import planq
-from attention import attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -152,6 +149,17 @@ def descriptors(sizes: Sizes, fused: bool) -> dict[str, planq.Descriptor]:
             page_size=sizes.page,
             input_dtype="bfloat16",
         ),
+        "attention": planq.AttentionDescriptor(
+            query_shape=(tokens, sizes.heads, sizes.head),
+            key_heads=sizes.key_heads,
+            batch=sizes.tokens,
+            max_query=1,
+            max_key=sizes.context,
+            pages=sizes.tokens * sizes.pages,
+            page_size=sizes.page,
+            input_dtype="bfloat16",
+            causal=True,
+        ),
         "quantize heads": quantize(query),
         "o": product(hidden, query),
         "gate_up": product(2 * inner, hidden),
@@ -188,8 +196,14 @@ class Arena:
             "scale": (torch.float32, ()),
         }
         shapes = {name: (dtype, (sizes.tokens, *row)) for name, (dtype, row) in rows.items()}
-        shapes["invalid"] = torch.int64, (1,)
-        shapes["workspace"] = torch.uint8, (workspace,)
+        shapes |= {
+            "query start": (torch.int32, (sizes.tokens + 1,)),
+            "key length": (torch.int32, (sizes.tokens,)),
+            "block table": (torch.int32, (sizes.tokens, sizes.pages)),
+            "invalid": (torch.int64, (1,)),
+            "workspace": (torch.uint8, (workspace,)),
+        }
+        self.rows = tuple(rows)
         places, end = {}, 0
         for name, (dtype, shape) in shapes.items():
             size = int(np.prod(shape)) * dtype.itemsize
@@ -204,8 +218,7 @@ class Arena:
 
     def first(self, rows: int) -> dict[str, torch.Tensor]:
         """The first rows of each tensor, and the whole of what has none."""
-        whole = {name: self.tensors[name] for name in ("invalid", "workspace")}
-        return {name: tensor[:rows] for name, tensor in self.tensors.items()} | whole
+        return self.tensors | {name: self.tensors[name][:rows] for name in self.rows}
 
 
 # --- A step: its launches for a number of tokens
@@ -229,6 +242,10 @@ class Layer:
     def stream(self) -> Any:
         """Where launches go; during a capture that is another stream than before."""
         return planq.HOST if self.device == "cpu" else torch.cuda.current_stream()
+
+    def launches(self, rows: int) -> list[Launch]:
+        """Those of a step, in order."""
+        return [*self.before_attention(rows), self.attention(rows), *self.after_attention(rows)]
 
     def before_attention(self, rows: int) -> list[Launch]:
         """From the hidden state to queries, and to keys and values in the cache."""
@@ -255,6 +272,22 @@ class Layer:
             self._bound(at, "rotary", turn),
             self._bound(at, "append", append),
         ]
+
+    def attention(self, rows: int) -> Launch:
+        """From queries to what the heads find in the cache."""
+        at, sizes = self.arena.first(rows), self.sizes
+        query, _, _ = self.heads_of(at)
+        args = planq.AttentionArgs(
+            query=query,
+            key_cache=self.keys,
+            value_cache=self.values,
+            output=at["heads"].view(rows, sizes.heads, sizes.head),
+            query_start=at["query start"],
+            key_length=at["key length"],
+            block_table=at["block table"],
+            scale=sizes.head**-0.5,
+        )
+        return self._bound(at, "attention", args)
 
     def after_attention(self, rows: int) -> list[Launch]:
         """From what the heads have found to what the layer adds to the residual."""
@@ -363,26 +396,25 @@ class Step:
 
     def __init__(self, layer: Layer, rows: int) -> None:
         self.layer, self.rows = layer, rows
-        self.before, self.after = (
-            layer.captured(make(rows)) for make in (layer.before_attention, layer.after_attention)
-        )
+        self.launch = layer.captured(layer.launches(rows))
 
     def run(self, tokens: Tokens, sequences: list[int]) -> list[str]:
         """A digest for each of these sequences: of its token's results."""
         layer, at = self.layer, self.layer.arena.first(self.rows)
-        lengths = [tokens.lengths[i] for i in sequences]
-        tables = self._fill_pages(tokens, sequences)
+        lengths = torch.tensor([tokens.lengths[i] for i in sequences])
+        tables = torch.tensor(self._fill_pages(tokens, sequences))
         at["hidden"].copy_(tokens.hidden[sequences])
         at["residual"].copy_(tokens.residual[sequences])
-        last, page = torch.tensor(lengths) - 1, layer.sizes.page
-        pages = torch.tensor(tables)[range(self.rows), last // page]
+        last, page = lengths - 1, layer.sizes.page
+        pages = tables[range(self.rows), last // page]
         at["position"].copy_(last)
         at["slot"].copy_(pages * page + last % page)
-        self.before()
-        query, _, _ = layer.heads_of(at)
-        found = attention(query, layer.keys, layer.values, tables, lengths)
-        at["heads"].copy_(found.flatten(1))
-        self.after()
+        # Sequences that the step does not have are behind its last token, without keys.
+        starts = torch.arange(len(at["query start"])).clamp(max=self.rows)
+        at["query start"].copy_(starts)
+        at["key length"].zero_()[: self.rows].copy_(lengths)
+        at["block table"][: self.rows].copy_(tables)
+        self.launch()
         results = zip(at["hidden"].cpu(), at["residual"].cpu(), strict=True)
         return [digest_of(both) for both in results]
 

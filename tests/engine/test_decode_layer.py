@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-import attention
 import decode_layer
 import planq
 from support import docs
-from support.tensors import from_torch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = decode_layer.SMALL
@@ -67,10 +65,10 @@ def test_fused_plans_take_the_place_of_two() -> None:
         layer, tokens = decode_layer.Layer(SMALL, "cpu", fused), decode_layer.tokens_of(SMALL)
         step = decode_layer.Step(layer, 2)
         digests[fused] = step.run(tokens, [5, 9])
-        counts[fused] = len([*layer.before_attention(2), *layer.after_attention(2)])
+        counts[fused] = len(layer.launches(2))
         between = [layer.arena.tensors[name] for name in ("normed", "inner")]
         assert all(bool(tensor.any()) != fused for tensor in between)
-    assert counts == {False: 13, True: 10}
+    assert counts == {False: 14, True: 11}
     assert digests[False] == digests[True]
 
 
@@ -93,32 +91,6 @@ def test_everything_of_a_step_is_in_one_memory() -> None:
     assert all(start % planq.WORKSPACE_ALIGNMENT == 0 for start, _ in spans)
     ends = [start + size for start, size in spans]
     assert all(end <= start for end, (start, _) in zip(ends, spans[1:], strict=False))
-
-
-@pytest.mark.parametrize("keys", [1, 15, 128, 129, 1024, 1500])
-def test_attention_is_that_of_real_numbers(keys: int) -> None:
-    """Of one block and of several, of one span and of two."""
-    draw = np.random.default_rng(keys)
-    shapes = (3, 32), (keys, 32), (keys, 32)
-    query, key, value = (torch.from_numpy(2 * draw.standard_normal(s)).bfloat16() for s in shapes)
-    found = attention.attend(*(attention.array(each) for each in (query, key, value)))
-    scores = wide(query) @ wide(key).T / np.sqrt(32)
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    exact = powers @ wide(value) / powers.sum(axis=1, keepdims=True)
-    assert np.abs(found.astype(np.float64) - exact).max() < 2**-7 * np.abs(wide(value)).max()
-
-
-def test_attention_takes_the_pages_of_a_sequence() -> None:
-    """In their order, as many keys as it has; heads share keys in groups."""
-    draw = np.random.default_rng(5)
-    query = torch.from_numpy(draw.standard_normal((1, 4, 16))).bfloat16()
-    caches = [torch.from_numpy(draw.standard_normal((5, 2, 2, 16))).bfloat16() for _ in range(2)]
-    found = attention.attention(query, *caches, [[4, 0, 2]], [5])
-    keys, values = (torch.cat([cache[4], cache[0], cache[2][:1]]) for cache in caches)
-    for head in range(4):
-        sides = query[0, head : head + 1], keys[:, head // 2], values[:, head // 2]
-        alone = attention.attend(*(attention.array(each) for each in sides))
-        assert from_torch(found[0, head : head + 1]).tobytes() == alone.tobytes()
 
 
 # --- The layer in float64 ------------------------------------------------------------------------
