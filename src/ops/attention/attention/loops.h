@@ -418,7 +418,7 @@ class RowLoops {
   const float factor_;
   Keys all_;         // that some row sees
   int first_, end_;  // those of them in the block
-  int used_;         // columns of scores up to the end, in whole panels
+  int used_;         // columns of scores up to the end, in whole panels and steps
   bool differ_;      // rows see different ones
   RowState states_[kMostRows];
   Room room_;
