@@ -178,25 +178,16 @@ def native_device(device: DeviceFacts | StreamLike | str) -> _core.Device:
             raise DescriptorError("device", f"expected {expected}, got {shown(device)}") from None
     if not isinstance(device, str):
         return _core.stream_device(device)
-    if device == "host":
-        return _core.host_device()
-    modelled = _core.modelled_device(device) if device.isascii() else None
-    if modelled is not None:
-        return modelled
-    present: _core.Device
-    for present in _core.devices():
-        if device == f"cuda:{present.index}":
-            return present
+    named = _core.named_device(device) if device.isascii() else None
+    if named is not None:
+        return named
     if device.startswith("sm_"):
         hint = f"; {architectures()}"
     else:
         names = sorted({f"sm_{first}" for first, _ in _ranges(None)})
         hint = did_you_mean(device, ("host", "cuda:0", *names))
-    raise DescriptorError(
-        "device",
-        f"expected host, an architecture as sm_N or a CUDA device as cuda:N, "
-        f"got {shown(device)}{hint}",
-    )
+    expected = _core.NAMES_OF_DEVICES
+    raise DescriptorError("device", f"{expected}, got {shown(device)}{hint}")
 
 
 def architectures(operator: str | None = None) -> str:

@@ -25,10 +25,26 @@ std::string stream_text(const Plan& plan, const Stream& stream) {
          device_text(actual);
 }
 
+std::string foreseen_text(const Plan& plan) {
+  return "the plan was foreseen for " + plan.device.name +
+         " and runs nowhere: select it on a stream of the device";
+}
+
 Fault check_extent(const DimInfo& dim, std::int64_t extent) {
   if (extent >= 0 && extent <= dim.max) return {};
   return {dim.name.data(),
           "expected 0 to " + std::to_string(dim.max) + ", got " + std::to_string(extent)};
+}
+
+bool named_device(const std::string& name, Device& device) {
+  if (name == "host") {
+    device = host_device();
+    return true;
+  }
+  if (modelled_device(name, device)) return true;
+  for (int index = 0; index < cuda_device_count(); ++index)
+    if (name == "cuda:" + std::to_string(index)) return cuda_device(index, device).ok();
+  return false;
 }
 
 Status device_of(const Stream& stream, Device& device) {

@@ -30,9 +30,17 @@ inline bool is_of(const Plan& plan, const Stream& stream) {
          (stream.backend == Backend::Host || stream.device == plan.device.index);
 }
 std::string stream_text(const Plan& plan, const Stream& stream) PLANQ_API(stream_text);
+// Of a foreseen plan, which runs on no stream.
+std::string foreseen_text(const Plan& plan);
 
 // Whether an extent is one that a dim can have.
 Fault check_extent(const DimInfo& dim, std::int64_t extent) PLANQ_API(check_extent);
+
+// The device of a name: "host", "sm_90", which need not be present, or "cuda:0", which has to be.
+// False: it is none of them, and what is said then.
+bool named_device(const std::string& name, Device& device) PLANQ_API(named_device);
+inline constexpr const char* kNamesOfDevices =
+    "expected host, an architecture as sm_N or a CUDA device as cuda:N";
 
 // The device of a stream. What was being done where this fails, and where make_plan() does.
 Status device_of(const Stream& stream, Device& device) PLANQ_API(device_of);

@@ -78,7 +78,7 @@ bool find_kernels(Plan& plan) {
   return true;
 }
 
-bool make_plan(const Stream& stream, Plan& plan, Status& status) {
+bool foresee_plan(Plan& plan) {
   if (!find_kernels(plan)) return false;
   const Operator& op = *plan.descriptor.op;
   plan.specs.resize(op.operands.size());
@@ -86,11 +86,18 @@ bool make_plan(const Stream& stream, Plan& plan, Status& status) {
   plan.has_lists = std::any_of(plan.specs.begin(), plan.specs.end(), [](const OperandSpec& spec) {
     return spec.kind == OperandKind::List;
   });
+  return true;
+}
+
+bool make_plan(const Stream& stream, Plan& plan, Status& status) {
+  if (!foresee_plan(plan)) return false;
   const DeviceGuard guard(stream);
   status = guard.status();
-  for (PreparedKernel& prepared : plan.prepared)
+  for (PreparedKernel& prepared : plan.prepared) {
     if (status.ok())
       status = prepared.kernel->prepare(plan.descriptor, plan.device, prepared.state);
+    prepared.is_prepared = status.ok();
+  }
   return true;
 }
 
@@ -101,8 +108,9 @@ std::size_t workspace_now(const PreparedKernel& prepared, const Descriptor& desc
                           const Device& device) {
   const Kernel& kernel = *prepared.kernel;
   if (!prepared.needs_workspace) return 0;
-  return kernel.prepared_workspace ? kernel.prepared_workspace(descriptor, prepared.state)
-                                   : kernel.workspace(descriptor, device);
+  return kernel.prepared_workspace && prepared.is_prepared
+             ? kernel.prepared_workspace(descriptor, prepared.state)
+             : kernel.workspace(descriptor, device);
 }
 
 // The kernel that a plan of these very extents would have chosen.

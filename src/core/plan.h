@@ -14,6 +14,7 @@ namespace planq {
 // A kernel that was prepared for a plan.
 struct PreparedKernel {
   const Kernel* kernel = nullptr;
+  bool is_prepared = false;      // not in a foreseen plan, which has no state
   bool needs_workspace = false;  // for some extents
   State state;
 };
@@ -42,9 +43,12 @@ struct Plan {
 
 // The kernels of a plan whose descriptor, preference and device are set, and the workspace that
 // they ask for; nothing is prepared. False: nothing was chosen.
-bool find_kernels(Plan& plan) PLANQ_API(find_kernels);
-// Fills the rest of a plan whose descriptor, preference and device are set. False: nothing was
-// chosen, and `status` is that of the device.
+bool find_kernels(Plan& plan);
+// The same, and what each operand has to be: all of a plan but what runs it. The device need not be
+// present.
+bool foresee_plan(Plan& plan) PLANQ_API(foresee_plan);
+// The same, and prepares the kernels. False: nothing was chosen, and `status` is that of the
+// device.
 bool make_plan(const Stream& stream, Plan& plan, Status& status) PLANQ_API(make_plan);
 
 // What one call has in the place of the plan's dims.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,56 @@ def check_texts(plan: planq.Plan) -> None:
         }
         for spec in plan.descriptor.operands().values()
     ]
+    check_operands(plan, made)
     again = c.Plan.from_json(plan.to_json())
     assert again.text("to_json") == plan.to_json()
+
+
+ROLES, KINDS = ("input", "output", "inout"), ("tensor", "list", "scalar")
+
+
+def check_operands(plan: planq.Plan, made: c.Plan) -> None:
+    """What planq_plan_operand says, for the largest extents and for smaller ones."""
+    for extents in ({}, {dim.name: dim.max // 2 for dim in plan.descriptor.dims()}):
+        found = made.operands(**extents)
+        specs = plan.descriptor.operands().values()
+        assert [info.name.decode() for info in found] == [spec.name for spec in specs]
+        for index, (info, spec) in enumerate(zip(found, specs, strict=True)):
+            assert (ROLES[info.role], KINDS[info.kind]) == (spec.role, spec.kind)
+            assert (info.dtype.decode(), info.optional) == (spec.dtype, spec.optional)
+            storage = c.tensor((None, (), None, spec.storage, "host")).dtype
+            assert (info.code, info.bits) == (storage.code, storage.bits)
+            listed = spec.kind == planq.OperandKind.LIST
+            assert info.members == (len(spec.shapes) if listed else 1)
+            whole = tuple(extents.get(e.name, e.max) if isinstance(e, planq.Dim) else e
+                          for e in spec.shape)  # fmt: skip
+            for member, shape in enumerate(spec.shapes if listed else (whole,)):
+                one = made.operand(index, member, **extents)
+                assert tuple(one.shape[: one.ndim]) == shape
+                assert one.bytes == math.prod(shape) * ((storage.bits + 7) // 8)
+                assert not any(one.shape[one.ndim :])
+
+
+def test_an_operand_that_a_plan_has_not_is_refused() -> None:
+    """One behind the last, a member of what has none, extents that are not the plan's."""
+    made = c.Plan.of(planq.Plan.select(planq.HOST, LISTS.List300Descriptor(shapes=[(3,), (4,)])))
+    assert len(made.operands()) == 4
+    for index, member, sentence in (
+        (4, 0, "index: expected less than the 4 operands, got 4"),
+        (2**64 - 1, 0, f"index: expected less than the 4 operands, got {2**64 - 1}"),
+        (0, 2, "member: expected less than 2, got 2"),
+        (2, 1, "member: expected less than 1, got 1"),
+    ):
+        with pytest.raises(c.Refused) as refused:
+            made.operand(index, member)
+        assert (refused.value.code, refused.value.message) == ("argument", sentence)
+    with pytest.raises(c.Refused, match="extents: expected one for each of 0 Dims, got 1"):
+        made.operand(0, 0, m=3)
+    none = c.Plan.of(planq.Plan.select(planq.HOST, LISTS.List300Descriptor(shapes=[])))
+    empty = none.operand(0)
+    assert (empty.members, empty.ndim, empty.bytes) == (0, 0, 0)
+    with pytest.raises(c.Refused, match="member: expected less than 0, got 1"):
+        none.operand(0, 1)
 
 
 def test_the_operators_are_those_of_python() -> None:

@@ -107,6 +107,19 @@ def test_a_device_that_is_not_there_is_an_error_of_cudas() -> None:
     assert refused.value.code == "cuda"
 
 
+def test_a_plan_that_was_foreseen_is_the_one_that_is_selected() -> None:
+    """By the facts of the GPU that is here; stored, it comes back as a plan that runs."""
+    made, own = Activations(), c.Stream(c.CUDA, 0, 0, 0, None)
+    foreseen = c.Plan.foresee(c.device_named("cuda:0"), DESC.to_json())
+    stored = foreseen.text("to_json")
+    assert stored == c.Plan.select(DESC.to_json(), stream=own).text("to_json")
+    with pytest.raises(c.Refused, match="the plan was foreseen for") as refused:
+        foreseen.run(made.operands(), stream=own)
+    assert refused.value.code == "stream"
+    c.Plan.from_json(stored, own).run(made.operands(), stream=own)
+    assert made.right()
+
+
 def test_memory_of_the_host_is_refused() -> None:
     """Before anything is launched."""
     made, own = Activations(), c.Stream(c.CUDA, 0, 0, 0, None)

@@ -82,6 +82,40 @@ class Extent(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_int64))
 
 
+class DeviceFacts(ctypes.Structure):
+    """planq_device."""
+
+    _fields_ = (
+        ("backend", ctypes.c_int32),
+        ("index", ctypes.c_int32),
+        ("arch", ctypes.c_int32),
+        ("multiprocessors", ctypes.c_int32),
+        ("shared_memory_per_block", ctypes.c_size_t),
+        ("l2_bytes", ctypes.c_size_t),
+        ("name", ctypes.c_char * 256),
+    )
+
+
+class OperandInfo(ctypes.Structure):
+    """planq_operand_info."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_char_p),
+        ("role", ctypes.c_int32),
+        ("kind", ctypes.c_int32),
+        ("optional", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("unused", ctypes.c_uint16),
+        ("members", ctypes.c_size_t),
+        ("ndim", ctypes.c_int32),
+        ("unused_too", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * 8),
+        ("bytes", ctypes.c_size_t),
+    )
+
+
 def host(threads: int = 1) -> Stream:
     """A stream of the host."""
     return Stream(HOST, 0, threads, 0, None)
@@ -97,10 +131,18 @@ class Refused(Exception):
 
 _TEXT = (ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
 _OPERANDS = (ctypes.POINTER(Operand), ctypes.c_size_t)
+_EXTENTS = (ctypes.POINTER(Extent), ctypes.c_size_t)
 _STREAM, _HANDLE = ctypes.POINTER(Stream), ctypes.c_uint64
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "planq_operators": _TEXT,
     "planq_select": (_STREAM, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_HANDLE)),
+    "planq_device_named": (ctypes.c_char_p, ctypes.POINTER(DeviceFacts)),
+    "planq_foresee": (
+        ctypes.POINTER(DeviceFacts),
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.POINTER(_HANDLE),
+    ),
     "planq_plan_from_json": (_STREAM, ctypes.c_char_p, ctypes.POINTER(_HANDLE)),
     "planq_plan_retain": (_HANDLE,),
     "planq_plan_release": (_HANDLE,),
@@ -108,14 +150,17 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "planq_plan_to_json": (_HANDLE, *_TEXT),
     "planq_plan_guarantee": (_HANDLE, *_TEXT),
     "planq_plan_operands": (_HANDLE, *_TEXT),
-    "planq_plan_explain": (_HANDLE, *_TEXT),
-    "planq_plan_workspace_size": (
+    "planq_plan_count_operands": (_HANDLE, ctypes.POINTER(ctypes.c_size_t)),
+    "planq_plan_operand": (
         _HANDLE,
-        ctypes.POINTER(Extent),
         ctypes.c_size_t,
-        ctypes.POINTER(ctypes.c_size_t),
+        ctypes.c_size_t,
+        *_EXTENTS,
+        ctypes.POINTER(OperandInfo),
     ),
-    "planq_plan_bodies": (_HANDLE, ctypes.POINTER(Extent), ctypes.c_size_t, *_TEXT),
+    "planq_plan_explain": (_HANDLE, *_TEXT),
+    "planq_plan_workspace_size": (_HANDLE, *_EXTENTS, ctypes.POINTER(ctypes.c_size_t)),
+    "planq_plan_bodies": (_HANDLE, *_EXTENTS, *_TEXT),
     "planq_can_implement": (_HANDLE, *_OPERANDS),
     "planq_run": (_HANDLE, _STREAM, ctypes.c_void_p, ctypes.c_size_t, *_OPERANDS),
     "planq_bind": (
@@ -232,6 +277,19 @@ def operands(given: Mapping[str, Any]) -> tuple[Any, int]:
     return array, len(made)
 
 
+def device_named(name: str) -> DeviceFacts:
+    """Calls planq_device_named."""
+    device = DeviceFacts()
+    call("planq_device_named", name.encode("utf-8", "surrogatepass"), device)
+    return device
+
+
+def _extents(given: Mapping[str, int]) -> tuple[Any, int]:
+    """The extents of a call, as two arguments."""
+    array = (Extent * max(len(given), 1))(*((name.encode(), n) for name, n in given.items()))
+    return array, len(given)
+
+
 class Plan:
     """A plan's handle, released with the object."""
 
@@ -253,6 +311,14 @@ class Plan:
         return cls.select(plan.descriptor.to_json(), json.dumps(plan.preference.to_dict()))
 
     @classmethod
+    def foresee(cls, device: DeviceFacts, desc: str, pref: str | None = None) -> Plan:
+        """Calls planq_foresee."""
+        plan = cls()
+        encoded = None if pref is None else pref.encode()
+        call("planq_foresee", device, desc.encode(), encoded, plan.handle)
+        return plan
+
+    @classmethod
     def from_json(cls, stored: str, stream: Stream | None = None) -> Plan:
         """Calls planq_plan_from_json."""
         plan = cls()
@@ -267,14 +333,24 @@ class Plan:
     def workspace_size(self, **extents: int) -> int:
         """Calls planq_plan_workspace_size."""
         size = ctypes.c_size_t()
-        array = (Extent * max(len(extents), 1))(*((n.encode(), v) for n, v in extents.items()))
-        call("planq_plan_workspace_size", self.handle, array, len(extents), size)
+        call("planq_plan_workspace_size", self.handle, *_extents(extents), size)
         return size.value
 
     def bodies(self, **extents: int) -> str:
         """Calls planq_plan_bodies."""
-        array = (Extent * max(len(extents), 1))(*((n.encode(), v) for n, v in extents.items()))
-        return text("planq_plan_bodies", self.handle, array, len(extents))
+        return text("planq_plan_bodies", self.handle, *_extents(extents))
+
+    def operand(self, index: int, member: int = 0, **extents: int) -> OperandInfo:
+        """Calls planq_plan_operand."""
+        info = OperandInfo()
+        call("planq_plan_operand", self.handle, index, member, *_extents(extents), info)
+        return info
+
+    def operands(self, **extents: int) -> list[OperandInfo]:
+        """Each operand of the plan; of a list the first member."""
+        count = ctypes.c_size_t()
+        call("planq_plan_count_operands", self.handle, count)
+        return [self.operand(index, **extents) for index in range(count.value)]
 
     def can_implement(self, given: Mapping[str, Any]) -> None:
         """Calls planq_can_implement."""

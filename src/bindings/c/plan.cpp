@@ -1,5 +1,6 @@
 #include "bindings/c/plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -31,6 +32,20 @@ SharedPlan::SharedPlan(const Stream& stream, const Descriptor& descriptor,
   put(std::make_unique<CallOperands>(plan_));
 }
 
+SharedPlan::SharedPlan(const Device& device, const Descriptor& descriptor,
+                       const Preference& preference) {
+  plan_.descriptor = descriptor;
+  plan_.preference = preference;
+  plan_.device = device;
+  if (!foresee_plan(plan_))
+    refuse(PLANQ_ERROR_NO_KERNEL, no_kernel_text(descriptor, preference, device));
+}
+
+const Plan& SharedPlan::runnable() const {
+  if (!plan_.prepared.front().is_prepared) refuse(PLANQ_ERROR_STREAM, foreseen_text(plan_));
+  return plan_;
+}
+
 SharedPlan::~SharedPlan() {
   for (std::atomic<CallOperands*>& idle : idle_) delete idle.load(std::memory_order_acquire);
 }
@@ -54,6 +69,43 @@ void SharedPlan::put(std::unique_ptr<CallOperands> call) {
     call.release();
     return;
   }
+}
+
+// --- Devices
+// ---------------------------------------------------------------------------------------
+
+Device read_device(const planq_device* given) {
+  check_given(given, "device", "a device");
+  const auto refuse_device = [](const std::string& text) { refuse(Fault{"device", text}); };
+  if (given->backend != PLANQ_HOST && given->backend != PLANQ_CUDA)
+    refuse_device("expected PLANQ_HOST or PLANQ_CUDA, got " + std::to_string(given->backend));
+  if (!std::memchr(given->name, 0, sizeof given->name))
+    refuse_device("expected a name that ends, got one of more than " +
+                  std::to_string(sizeof given->name - 1) + " bytes");
+  Device device;
+  device.backend = given->backend == PLANQ_HOST ? Backend::Host : Backend::Cuda;
+  device.index = given->index;
+  device.arch = given->arch;
+  device.multiprocessors = given->multiprocessors;
+  device.shared_memory_per_block = given->shared_memory_per_block;
+  device.l2_bytes = given->l2_bytes;
+  device.name = given->name;
+  return device;
+}
+
+planq_device device_named(std::string_view name) {
+  Device device;
+  if (!named_device(std::string(name), device))
+    refuse(Fault{"device", std::string(kNamesOfDevices) + ", got " + shown(Json::text(name))});
+  planq_device found{};
+  found.backend = device.backend == Backend::Host ? PLANQ_HOST : PLANQ_CUDA;
+  found.index = device.index;
+  found.arch = device.arch;
+  found.multiprocessors = device.multiprocessors;
+  found.shared_memory_per_block = device.shared_memory_per_block;
+  found.l2_bytes = device.l2_bytes;
+  device.name.copy(found.name, sizeof found.name - 1);
+  return found;
 }
 
 // --- Streams and workspaces ----------------------------------------------------------------------
@@ -91,7 +143,69 @@ void check_workspace(const Plan& plan, const Actual& actual, CallOperands& call,
     refuse(PLANQ_ERROR_WORKSPACE, workspace_text(actual.workspace, workspace.bytes, problem));
 }
 
-// --- Operands ------------------------------------------------------------------------------------
+// --- What operands have to be --------------------------------------------------------------------
+
+// The numbers of planq.h are those of the vocabularies.
+static_assert(PLANQ_ROLE_OUTPUT == static_cast<int>(Role::Output) &&
+              PLANQ_ROLE_INOUT == static_cast<int>(Role::InOut) &&
+              PLANQ_KIND_LIST == static_cast<int>(OperandKind::List) &&
+              PLANQ_KIND_SCALAR == static_cast<int>(OperandKind::Scalar));
+static_assert(PLANQ_MOST_OPERANDS == planq::kMaxOperands);
+static_assert(PLANQ_WORKSPACE_ALIGNMENT == planq::kWorkspaceAlignment);
+static_assert(sizeof(planq_operand_info::shape) == kMaxRank * sizeof(std::int64_t));
+
+namespace {
+
+Shape actual_shape(const OperandSpec& spec, const Extents& extents) {
+  Shape shape = spec.shape;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(shape.rank); ++axis)
+    if (const int dim = spec.dims[axis]; dim >= 0)
+      shape.dims[axis] = extents.at[static_cast<std::size_t>(dim)];
+  return shape;
+}
+
+// The place of the operand among all of the operator, of which a plan has some.
+std::size_t place_of(const Plan& plan, std::size_t index) {
+  std::size_t present = 0;
+  for (std::size_t place = 0; place < plan.specs.size(); ++place)
+    if (plan.specs[place].present && present++ == index) return place;
+  refuse(ArgumentFailure{"index", "less than the " + std::to_string(present) + " operands",
+                         std::to_string(index), ""});
+}
+
+}  // namespace
+
+planq_operand_info operand_info(const Plan& plan, const Extents& extents, std::size_t index,
+                                std::size_t member) {
+  const std::size_t place = place_of(plan, index);
+  const OperandSpec& spec = plan.specs[place];
+  const bool listed = spec.kind == OperandKind::List;
+  const auto members = listed ? static_cast<std::size_t>(spec.shapes.count) : 1;
+  if (member >= members && member > 0)
+    refuse(ArgumentFailure{"member", "less than " + std::to_string(members), std::to_string(member),
+                           ""});
+  const Shape shape = !listed       ? actual_shape(spec, extents)
+                      : members > 0 ? spec.member_shape(static_cast<std::int64_t>(member))
+                                    : Shape{};
+  const FormatInfo& stored = format_of(storage_of(spec.dtype));
+  planq_operand_info info{};
+  info.name = plan.descriptor.op->operands[place].name.data();
+  info.dtype = format_of(spec.dtype).name.data();
+  info.role = static_cast<std::int32_t>(spec.role);
+  info.kind = static_cast<std::int32_t>(spec.kind);
+  info.optional = spec.optional;
+  info.code = static_cast<std::uint8_t>(stored.kind);
+  info.bits = static_cast<std::uint8_t>(stored.bits);
+  info.members = members;
+  info.ndim = shape.rank;
+  std::copy_n(shape.dims.begin(), shape.rank, info.shape);
+  info.bytes =
+      members > 0 ? static_cast<std::size_t>(shape.elements() * storage_bytes(spec.dtype)) : 0;
+  return info;
+}
+
+// --- Operands of a call
+// ----------------------------------------------------------------------------
 
 namespace {
 

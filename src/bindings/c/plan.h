@@ -17,11 +17,15 @@ namespace planq::c {
 class SharedPlan {
  public:
   SharedPlan(const Stream& stream, const Descriptor& descriptor, const Preference& preference);
+  // A plan that was foreseen for a device, which nothing runs on.
+  SharedPlan(const Device& device, const Descriptor& descriptor, const Preference& preference);
   ~SharedPlan();
   SharedPlan(const SharedPlan&) = delete;
   SharedPlan& operator=(const SharedPlan&) = delete;
 
   const Plan& plan() const { return plan_; }
+  // Throws where the plan was foreseen.
+  const Plan& runnable() const;
 
  private:
   friend class CallLease;
@@ -53,6 +57,12 @@ struct BoundLaunch {
 };
 
 Stream read_stream(const planq_stream* stream);
+Device read_device(const planq_device* device);
+// What planq.h says of a device that has this name. Throws where none has.
+planq_device device_named(std::string_view name);
+// What an operand of a plan has to be, or a member of a list, with these extents of the dims.
+planq_operand_info operand_info(const Plan& plan, const Extents& extents, std::size_t index,
+                                std::size_t member);
 // Throws where the stream is not one of the plan's device.
 void check_stream(const Plan& plan, const Stream& stream);
 

@@ -3,6 +3,7 @@
 #include "bindings/c/planq.h"
 #pragma GCC visibility pop
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -51,15 +52,19 @@ Json parsed(const char* text, const char* field) {
   return values;
 }
 
-std::shared_ptr<SharedPlan> select(const Stream& stream, const char* desc, const char* pref) {
+// For a stream, or for a device alone.
+template <class Place>
+std::shared_ptr<SharedPlan> select(const Place& place, const char* desc, const char* pref) {
   Descriptor descriptor;
   Preference preference;
   check_ok(read_descriptor(parsed(desc, "op"), descriptor));
   if (pref) check_ok(read_preference(parsed(pref, "preference"), preference));
-  return std::make_shared<SharedPlan>(stream, descriptor, preference);
+  return std::make_shared<SharedPlan>(place, descriptor, preference);
 }
 
+// Those of a call; with none the largest.
 Extents read_extents(const Plan& plan, const planq_extent* given, std::size_t count) {
+  if (count == 0) return largest_extents(plan);
   check_given(given, "extents", "an array");
   Extents extents;
   if (count != static_cast<std::size_t>(plan.dims))
@@ -86,7 +91,7 @@ std::size_t workspace_of(const Plan& plan, const planq_extent* given, std::size_
 }
 
 std::string bodies_text(const Plan& plan, const planq_extent* given, std::size_t count) {
-  const Extents extents = count == 0 ? largest_extents(plan) : read_extents(plan, given, count);
+  const Extents extents = read_extents(plan, given, count);
   Descriptor storage;
   return dump(bodies_json(*plan.descriptor.op, bodies_of(plan, extents, storage)));
 }
@@ -115,6 +120,23 @@ planq_code planq_select(const planq_stream* stream, const char* descriptor, cons
     check_given(descriptor, "descriptor", "JSON");
     check_given(plan, "plan");
     *plan = plans.add(c::select(read_stream(stream), descriptor, preference));
+  });
+}
+
+planq_code planq_device_named(const char* name, planq_device* device) {
+  return guarded([&] {
+    check_given(name, "name", "a text");
+    check_given(device, "device");
+    *device = device_named(name);
+  });
+}
+
+planq_code planq_foresee(const planq_device* device, const char* descriptor, const char* preference,
+                         planq_plan* plan) {
+  return guarded([&] {
+    check_given(descriptor, "descriptor", "JSON");
+    check_given(plan, "plan");
+    *plan = plans.add(c::select(read_device(device), descriptor, preference));
   });
 }
 
@@ -149,6 +171,26 @@ planq_code planq_plan_operands(planq_plan plan, char* buffer, size_t capacity, s
   return plan_text(plan, buffer, capacity, size,
                    [](const Plan& made) { return dump(operands_json(made.descriptor)); });
 }
+
+planq_code planq_plan_count_operands(planq_plan plan, size_t* count) {
+  return guarded([&] {
+    check_given(count, "count");
+    const auto pinned = plans.pin(plan);
+    const auto& specs = pinned->plan().specs;
+    *count = static_cast<std::size_t>(std::count_if(
+        specs.begin(), specs.end(), [](const OperandSpec& spec) { return spec.present; }));
+  });
+}
+planq_code planq_plan_operand(planq_plan plan, size_t index, size_t member,
+                              const planq_extent* extents, size_t count, planq_operand_info* info) {
+  return guarded([&] {
+    check_given(info, "info");
+    const auto pinned = plans.pin(plan);
+    const Plan& made = pinned->plan();
+    *info = operand_info(made, read_extents(made, extents, count), index, member);
+  });
+}
+
 planq_code planq_plan_explain(planq_plan plan, char* buffer, size_t capacity, size_t* size) {
   return plan_text(plan, buffer, capacity, size, [](const Plan& made) {
     return dump(selection_json(made.descriptor,
@@ -173,9 +215,10 @@ planq_code planq_plan_bodies(planq_plan plan, const planq_extent* extents, size_
 planq_code planq_can_implement(planq_plan plan, const planq_operand* operands, size_t count) {
   return guarded([&] {
     const auto pinned = plans.pin(plan);
+    const Plan& made = pinned->runnable();
     CallLease call(*pinned);
     Descriptor storage;
-    read_operands(pinned->plan(), {operands, count}, *call, storage);
+    read_operands(made, {operands, count}, *call, storage);
   });
 }
 
@@ -183,7 +226,7 @@ planq_code planq_run(planq_plan plan, const planq_stream* stream, void* workspac
                      size_t workspace_bytes, const planq_operand* operands, size_t count) {
   return guarded([&] {
     const auto pinned = plans.pin(plan);
-    const Plan& made = pinned->plan();
+    const Plan& made = pinned->runnable();
     const Stream target = read_stream(stream);
     check_stream(made, target);
     CallLease call(*pinned);
@@ -201,7 +244,7 @@ planq_code planq_bind(planq_plan plan, void* workspace, size_t workspace_bytes,
   return guarded([&] {
     check_given(launch, "launch");
     const auto pinned = plans.pin(plan);
-    const Plan& made = pinned->plan();
+    const Plan& made = pinned->runnable();
     CallLease call(*pinned);
     Descriptor storage;
     const Actual actual = read_operands(made, {operands, count}, *call, storage);

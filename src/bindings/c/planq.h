@@ -3,7 +3,7 @@
  * An operation is a descriptor, in JSON as `desc.to_json()` of the Python package writes it. A plan
  * is a descriptor with the kernel that was chosen for it; it says beforehand what it needs and what
  * it promises. The caller owns the operands, the workspace and the stream. docs/c.md has an
- * example.
+ * example. planq.hpp has the same for C++17, with lifetimes and exceptions.
  *
  * Every function that answers a planq_code can be called from any thread at any time. It throws
  * nothing, prints nothing and exits nowhere. PLANQ_OK is 0; after any other code planq_last_error()
@@ -124,6 +124,9 @@ typedef struct planq_tensor {
 
 enum { PLANQ_TENSORS = 0, PLANQ_INT64 = 1, PLANQ_FLOAT64 = 2, PLANQ_BOOL = 3 };
 
+/* No operator has more operands. */
+enum { PLANQ_MOST_OPERANDS = 48 };
+
 /* One operand of a call. Of PLANQ_TENSORS: `count` tensors at `tensors`, which is 1 unless the
  * operand is a list; an operand whose `tensors` is NULL, or that is not given at all, is absent. A
  * number by value has one of the other types. */
@@ -148,10 +151,56 @@ typedef uint64_t planq_plan;
 typedef uint64_t planq_launch;
 
 /* Chooses and prepares a kernel for a descriptor on the stream's device; only the device of the
- * stream matters. `preference` is JSON as a stored plan has it, or NULL for the default.
+ * stream matters. `preference` is NULL for the defaults, or an object in JSON with any of these
+ * keys. Each removes kernels; none is a hint. A key that is left out has its default.
+ *
+ *   key                    values                               default
+ *   "determinism"          "not_guaranteed", "run_to_run",      "run_to_run"
+ *                          "gpu_to_gpu", "bit_exact"
+ *   "batch_invariant"      true, false                          false
+ *   "max_ulp"              0 or more, null                      null: any
+ *   "max_workspace_bytes"  0 or more, null                      null: any
+ *   "backend"              "host", "cuda", null                 null: the stream's
+ *   "sku"                  a text, null                         null: any
+ *   "body"                 a text, null                         null: any
+ *
+ * - determinism: the least that a kernel may guarantee. The values stand from the weakest to the
+ *   strongest; "bit_exact" is the same bits as the host, on every device.
+ * - batch_invariant: true removes kernels whose result for a row depends on the rows beside it.
+ * - max_ulp: the largest error against the host, in units in the last place, that a kernel may
+ *   guarantee. A kernel that guarantees none in these units is removed.
+ * - max_workspace_bytes: the most workspace that a kernel may need for the largest extents.
+ * - backend: kernels of this backend alone. The other one than the stream's leaves none.
+ * - sku: kernels of this SKU alone, such as "quantize/host/f32_s8".
+ * - body: the kernel of a SKU that has this name, for tests and tuning.
+ *
  * Errors: PLANQ_ERROR_DESCRIPTOR, PLANQ_ERROR_NO_KERNEL, PLANQ_ERROR_STREAM, PLANQ_ERROR_CUDA. */
 planq_code planq_select(const planq_stream* stream, const char* descriptor, const char* preference,
                         planq_plan* plan);
+
+/* What selection knows of a device. A device of this kind need not be present. */
+typedef struct planq_device {
+  int32_t backend; /* PLANQ_HOST or PLANQ_CUDA */
+  int32_t index;   /* of PLANQ_CUDA: the CUDA ordinal */
+  int32_t arch;    /* of PLANQ_CUDA: compute capability times ten, such as 90; 0 on the host */
+  int32_t multiprocessors;
+  size_t shared_memory_per_block; /* the opt-in maximum, in bytes */
+  size_t l2_bytes;
+  char name[256]; /* for messages; ends with a zero */
+} planq_device;
+
+/* The facts of a device that has a name: "host"; "sm_90" and other architectures from sm_80 on, of
+ * which the largest GPU is meant, present or not; "cuda:0", which has to be present.
+ * Errors: PLANQ_ERROR_DESCRIPTOR where no device has this name. */
+planq_code planq_device_named(const char* name, planq_device* device);
+
+/* Chooses a kernel as planq_select() does, for a device that need not be present. The plan says
+ * everything of itself that others do, such as its SKU and its workspace. It runs nowhere: for
+ * planq_can_implement(), planq_run() and planq_bind() it is PLANQ_ERROR_STREAM. What
+ * planq_plan_to_json() records of it, planq_plan_from_json() takes where the device is present.
+ * Errors: PLANQ_ERROR_DESCRIPTOR, PLANQ_ERROR_NO_KERNEL. */
+planq_code planq_foresee(const planq_device* device, const char* descriptor, const char* preference,
+                         planq_plan* plan);
 
 /* Selects again what planq_plan_to_json(), or `plan.to_json()` in Python, recorded.
  * Errors: PLANQ_ERROR_PLAN_MISMATCH where the text is no plan, or anything of it is not what this
@@ -182,6 +231,39 @@ typedef struct planq_extent {
   int64_t value;
 } planq_extent;
 
+enum { PLANQ_ROLE_INPUT = 0, PLANQ_ROLE_OUTPUT = 1, PLANQ_ROLE_INOUT = 2 };
+enum { PLANQ_KIND_TENSOR = 0, PLANQ_KIND_LIST = 1, PLANQ_KIND_SCALAR = 2 };
+
+/* What an operand has to be: enough to allocate an output. */
+typedef struct planq_operand_info {
+  const char* name;   /* stays as long as the library, as the next one */
+  const char* dtype;  /* of the elements, such as "int4" */
+  int32_t role;       /* PLANQ_ROLE_INPUT, PLANQ_ROLE_OUTPUT or PLANQ_ROLE_INOUT: both */
+  int32_t kind;       /* PLANQ_KIND_TENSOR, PLANQ_KIND_LIST or PLANQ_KIND_SCALAR: one number, which
+                         may be given by value where it is an input */
+  int32_t optional;   /* 1: the caller may leave it out */
+  uint8_t code, bits; /* of what memory holds, as DLPack has it; 4-bit codes are uint8 */
+  uint16_t unused;    /* 0 */
+  size_t members;     /* of a list; else 1 */
+  int32_t ndim;       /* of the memory, as `shape`; a list's are those of a member */
+  int32_t unused_too; /* 0 */
+  int64_t shape[8];   /* the first `ndim` are meant */
+  size_t bytes;       /* of compact memory of this shape */
+} planq_operand_info;
+
+/* How many operands a plan has: those that its descriptor rules out are not among them. */
+planq_code planq_plan_count_operands(planq_plan plan, size_t* count);
+
+/* What operand `index` of a plan has to be; of a list, its member `member`, else 0. Extents as
+ * planq_plan_workspace_size() takes them; with none, a Dim has its maximum. A list without members
+ * has `ndim` and `bytes` 0.
+ * Errors: PLANQ_ERROR_ARGUMENT where there is no such operand or member. Of extents: likewise. */
+planq_code planq_plan_operand(planq_plan plan, size_t index, size_t member,
+                              const planq_extent* extents, size_t count, planq_operand_info* info);
+
+/* Where a workspace has to begin: at a multiple of so many bytes. */
+enum { PLANQ_WORKSPACE_ALIGNMENT = 256 };
+
 /* Bytes of workspace that a run needs: with `count` extents, one for each Dim of the plan, for
  * exactly these; with none (NULL, 0) enough for every extent. 0: no workspace is needed.
  * Errors: PLANQ_ERROR_DESCRIPTOR where an extent is negative or above the maximum of its Dim,
@@ -200,10 +282,10 @@ planq_code planq_can_implement(planq_plan plan, const planq_operand* operands, s
 
 /* Validates the operands and enqueues the operation. It allocates nothing and waits for nothing, so
  * it can be captured in a CUDA graph; on the host it has finished when it returns. The workspace is
- * undefined before and after, aligned to 256 bytes, on the plan's device; NULL and 0 where none is
- * needed. Operands may come in any order.
- * Errors: PLANQ_ERROR_ARGUMENT, PLANQ_ERROR_WORKSPACE, PLANQ_ERROR_STREAM: nothing was launched or
- * written. PLANQ_ERROR_CUDA: the launch failed. */
+ * undefined before and after, aligned to PLANQ_WORKSPACE_ALIGNMENT, on the plan's device; NULL and
+ * 0 where none is needed. Operands may come in any order. Errors: PLANQ_ERROR_ARGUMENT,
+ * PLANQ_ERROR_WORKSPACE, PLANQ_ERROR_STREAM: nothing was launched or written. PLANQ_ERROR_CUDA: the
+ * launch failed. */
 planq_code planq_run(planq_plan plan, const planq_stream* stream, void* workspace,
                      size_t workspace_bytes, const planq_operand* operands, size_t count);
 

@@ -179,7 +179,7 @@ py::object foreseen_values(const Descriptor& descriptor, const Preference& prefe
   plan.descriptor = descriptor;
   plan.preference = preference;
   plan.device = device;
-  return find_kernels(plan) ? json_value(plan_json(plan)) : py::none();
+  return foresee_plan(plan) ? json_value(plan_json(plan)) : py::none();
 }
 
 // Of one tuple per kernel, with the members of SelectionLine.
@@ -207,9 +207,9 @@ py::list device_list() {
   return devices;
 }
 
-std::optional<Device> model(const std::string& name) {
+std::optional<Device> device_called(const std::string& name) {
   Device device;
-  if (modelled_device(name, device)) return device;
+  if (named_device(name, device)) return device;
   return std::nullopt;
 }
 
@@ -271,8 +271,8 @@ void define_devices(py::module_& module) {
       .def_readonly("l2_bytes", &Device::l2_bytes)
       .def_readonly("name", &Device::name);
   module.def("devices", device_list);
-  module.def("host_device", host_device);
-  module.def("modelled_device", model);
+  module.def("named_device", device_called);
+  module.attr("NAMES_OF_DEVICES") = kNamesOfDevices;
 }
 
 }  // namespace
