@@ -46,7 +46,7 @@ SOURCES := $(sort $(shell find src planq build_backend $(wildcard tests/operator
   CMakeLists.txt pyproject.toml -type f -not -name '*.pyc'))
 INPUTS = $(PLANQ_CUDA) $(PLANQ_WERROR) $(PLANQ_SANITIZE) $(CUDAARCHS) $(PLANQ_CUDA_UNOPTIMIZED) \
   $(SOURCES)
-CXX_SOURCES := $(filter %.h %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks examples -type f)))
+CXX_SOURCES := $(filter %.h %.hpp %.cuh %.cpp %.cu,$(sort $(shell find src tests benchmarks examples -type f)))
 
 # Two builds of the host backend, with sanitizers as -fsanitize spells them; and the libraries that
 # Python, which is not built with them, has to load first.

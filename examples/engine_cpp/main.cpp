@@ -2,8 +2,10 @@
 // loads a model, and activations as it does in every step. Prints SHA-256 digests of the results.
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <planq.hpp>
 
-#include "plan.h"
+#include "memory.h"
 #include "safetensors.h"
 #include "sha256.h"
 
@@ -12,61 +14,98 @@ namespace {
 
 constexpr std::int64_t kMostRows = 64;
 
-std::string descriptor(const std::string& rows, const StoredTensor& weight, const char* output,
-                       const char* scope) {
-  return R"({"op": "dynamic_range_quantize", "shape": [)" + rows + ", " +
-         std::to_string(weight.shape[1]) + R"(], "input_dtype": ")" + weight.dtype +
-         R"(", "output_dtype": ")" + output + R"(", "scope": )" + scope + "}";
+// A tensor in memory of the engine's own.
+struct Buffer {
+  Buffer(planq::DType dtype, const planq::Shape& shape, std::size_t bytes,
+         const planq::Stream& stream)
+      : memory(bytes, stream.backend == PLANQ_CUDA),
+        tensor(memory.data(), dtype, shape, stream.memory()) {}
+
+  Memory memory;
+  planq::Tensor tensor;
+};
+using Outputs = std::map<std::string, Buffer>;
+
+// The first rows of a weight, in memory for the stream.
+Buffer upload(const StoredTensor& weight, std::int64_t rows, const planq::Stream& stream) {
+  const std::int64_t columns = weight.shape[1];
+  const auto bytes = static_cast<std::size_t>(rows * columns) * weight.dtype->bits / 8;
+  Buffer made(*weight.dtype, {rows, columns}, bytes, stream);
+  made.memory.upload(weight.data);
+  return made;
 }
 
-void print(const std::string& what, const std::map<std::string, Tensor>& outputs) {
-  for (const auto& [name, tensor] : outputs)
-    std::printf("%s  %s.%s\n", Sha256::of(tensor.memory.download()).c_str(), what.c_str(),
+// Runs a plan. The outputs have the types, the shapes and the bytes that the plan says.
+Outputs run(const planq::Plan& plan, const planq::Stream& stream, const Buffer& input,
+            const planq::Extents& extents = {}) {
+  Outputs outputs;
+  std::vector<planq::Operand> operands = {{"input", input.tensor}};
+  for (const planq::OperandInfo& info : plan.operands(extents)) {
+    if (info.role != planq::OperandInfo::Role::kOutput) continue;
+    const auto made =
+        outputs.try_emplace(info.name, info.storage, info.shape(), info.bytes(), stream);
+    operands.emplace_back(info.name, made.first->second.tensor);
+  }
+  const Memory workspace(plan.workspace_size(extents), stream.backend == PLANQ_CUDA);
+  plan.run(stream, {workspace.data(), workspace.bytes()}, operands);
+#if defined(ENGINE_CUDA)
+  // An engine keeps its workspace; this one frees it here, so it waits.
+  if (stream.backend == PLANQ_CUDA) check(cudaDeviceSynchronize());
+#endif
+  return outputs;
+}
+
+void print(const std::string& what, const Outputs& outputs) {
+  for (const auto& [name, output] : outputs)
+    std::printf("%s  %s.%s\n", Sha256::of(output.memory.download()).c_str(), what.c_str(),
                 name.c_str());
 }
 
-void quantize_weight(const planq_stream& stream, const StoredTensor& weight, Tensor& input) {
-  const std::string rows = std::to_string(weight.shape[0]);
-  const struct {
-    const char *name, *output, *scope;
-  } schemes[] = {{"channel", "int8", R"({"kind": "channel", "axis": 0})"},
-                 {"group128", "int4", R"({"kind": "group", "axis": 1, "size": 128})"}};
-  for (const auto& [name, output, scope] : schemes) {
-    Plan plan(stream, descriptor(rows, weight, output, scope));
-    std::map<std::string, Tensor> outputs = plan.outputs({});
-    plan.run(input, outputs);
+planq::Descriptor descriptor(const planq::Json& rows, const StoredTensor& weight,
+                             planq::DType output, const planq::Scope& scope) {
+  return planq::Descriptor("dynamic_range_quantize")
+      .set("shape", {rows, weight.shape[1]})
+      .set("input_dtype", *weight.dtype)
+      .set("output_dtype", output)
+      .set("scope", scope);
+}
+
+void quantize_weight(const planq::Stream& stream, const StoredTensor& weight) {
+  const Buffer input = upload(weight, weight.shape[0], stream);
+  const auto quantize = [&](const char* name, planq::DType output, const planq::Scope& scope) {
+    const auto plan =
+        planq::Plan::select(stream, descriptor(weight.shape[0], weight, output, scope));
     std::fprintf(stderr, "%s: %s\n", name, plan.sku().c_str());
-    print(name, outputs);
-  }
+    print(name, run(plan, stream, input));
+  };
+  quantize("channel", planq::dtypes::int8, planq::Scope::channel(0));
+  quantize("group128", planq::dtypes::int4, planq::Scope::group(128));
 }
 
 // One plan for every number of rows. The weight's own rows stand for activations.
-void quantize_activations(const planq_stream& stream, const StoredTensor& weight, bool on_gpu) {
-  const std::string rows = R"({"dim": "m", "max": )" + std::to_string(kMostRows) + "}";
-  Plan plan(stream, descriptor(rows, weight, "int8", R"({"kind": "token"})"));
+void quantize_activations(const planq::Stream& stream, const StoredTensor& weight) {
+  const auto plan = planq::Plan::select(
+      stream,
+      descriptor(planq::Dim("m", kMostRows), weight, planq::dtypes::int8, planq::Scope::token()));
   std::fprintf(stderr, "activations: %s\n", plan.sku().c_str());
   for (const std::int64_t m : {std::int64_t{1}, std::int64_t{7}, kMostRows}) {
     if (m > weight.shape[0]) continue;
-    Tensor input(weight.dtype, {m, weight.shape[1]}, on_gpu);
-    input.memory.upload(weight.data);
-    std::map<std::string, Tensor> outputs = plan.outputs({{"m", m}});
-    plan.run(input, outputs);
-    print("activations" + std::to_string(m), outputs);
+    const Buffer input = upload(weight, m, stream);
+    print("activations" + std::to_string(m), run(plan, stream, input, {{"m", m}}));
   }
 }
 
 void run(const std::string& path, const std::string& name, bool on_gpu) {
   const Safetensors file(path);
   const StoredTensor& weight = file.at(name);
-  if (weight.shape.size() != 2) throw std::runtime_error(name + " is no floating matrix");
+  if (!weight.dtype || weight.shape.size() != 2)
+    throw std::runtime_error(name + " is no floating matrix");
 #if !defined(ENGINE_CUDA)
   if (on_gpu) throw std::runtime_error("this engine was built without CUDA");
 #endif
-  const planq_stream stream = on_gpu ? planq_cuda_stream(nullptr, 0) : planq_host_stream(2);
-  Tensor input(weight.dtype, weight.shape, on_gpu);
-  input.memory.upload(weight.data);
-  quantize_weight(stream, weight, input);
-  quantize_activations(stream, weight, on_gpu);
+  const auto stream = on_gpu ? planq::Stream::cuda(nullptr, 0) : planq::Stream::host(2);
+  quantize_weight(stream, weight);
+  quantize_activations(stream, weight);
 }
 
 }  // namespace

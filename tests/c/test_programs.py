@@ -24,6 +24,7 @@ HEADERS = {
     "c++20": ("c++", "-std=c++20", "-x", "c++"),
     "c++11": ("c++", "-std=c++11", "-x", "c++"),
 }
+HPP = {"c++17": ("c++", "-std=c++17", "-x", "c++"), "c++20": HEADERS["c++20"]}
 
 
 # Compiles only where a tensor of planq's is DLPack's.
@@ -43,11 +44,33 @@ def test_the_header_compiles(language: str, tmp_path: Path) -> None:
         run(*HEADERS[language], *STRICT, *include, "-c", source, "-o", tmp_path / "header.o")
 
 
+@pytest.mark.parametrize("language", HPP)
+def test_the_header_of_cpp_compiles(language: str, tmp_path: Path) -> None:
+    """Without a warning, alone or after DLPack's own, whose tensors planq.h then has."""
+    source = tmp_path / "header.cpp"
+    include = [f"-I{place('--include-dir')}", "-isystem", ATEN]
+    tensor = "void planq_used(const planq::Tensor& t, planq_tensor& d) { t.describe(d); }\n"
+    for first in ("", '#include "dlpack.h"\n'):
+        source.write_text(f'{first}#include "planq.hpp"\n{tensor}')
+        more = ("-Wshadow", "-Wconversion", "-Wsign-conversion")
+        run(*HPP[language], *STRICT, *more, *include, "-c", source, "-o", tmp_path / "header.o")
+
+
+def test_the_header_of_cpp_says_which_language_it_needs(tmp_path: Path) -> None:
+    source = tmp_path / "header.cpp"
+    source.write_text('#include "planq.hpp"\n')
+    command = ["c++", "-std=c++14", f"-I{place('--include-dir')}", "-c", source, "-o", "/dev/null"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "planq.hpp needs C++17" in done.stderr
+
+
 def test_the_places_are_those_of_the_package() -> None:
     """Whatever else is installed beside planq."""
     package = Path(planq.__file__).parent
     assert place("--library") == package / "libplanq.so"
-    assert place("--include-dir") / "planq.h" == package / "include" / "planq.h"
+    assert place("--include-dir") == package / "include"
+    assert {path.name for path in place("--include-dir").iterdir()} == {"planq.h", "planq.hpp"}
     assert (place("--cmake-dir") / "planq-config.cmake").exists()
 
 
@@ -60,19 +83,71 @@ def test_the_places_need_no_extra() -> None:
     assert run(sys.executable, "-P", "-c", code).strip() == str(place("--cmake-dir"))
 
 
-def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
-    """docs/c.md, as C11 through the CMake package, found by planq_DIR."""
-    (program,) = fenced(ROOT / "docs" / "c.md", "c")
-    (project,) = fenced(ROOT / "docs" / "c.md", "cmake")
-    (tmp_path / "quantize.c").write_text(program)
+PAGE = ROOT / "docs" / "c.md"
+# What the page's project says of C++, and what of C.
+LANGUAGES = {
+    "cpp": {},
+    "c": {
+        "LANGUAGES CXX": "LANGUAGES C",
+        "quantize.cpp": "quantize.c",
+        "target_compile_features(quantize PRIVATE cxx_std_17)\n": "",
+    },
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_program_of_the_page_runs(language: str, tmp_path: Path) -> None:
+    """docs/c.md, as C++ and as C11 through the CMake package, found by planq_DIR."""
+    (project,) = fenced(PAGE, "cmake")
+    for text, replacement in LANGUAGES[language].items():
+        assert text in project
+        project = project.replace(text, replacement)
+    (tmp_path / f"quantize.{language}").write_text(fenced(PAGE, language)[0])
     (tmp_path / "CMakeLists.txt").write_text(project)
-    flags = f"-DCMAKE_C_FLAGS=-std=c11 {' '.join(STRICT)}"
+    options = "C_FLAGS=-std=c11" if language == "c" else "CXX_FLAGS="
+    flags = f"-DCMAKE_{options} {' '.join(STRICT)}"
     cmake = programs.tool("cmake")
     where = f"-Dplanq_DIR={place('--cmake-dir')}"
     run(cmake, "-S", tmp_path, "-B", tmp_path / "build", "-G", "Unix Makefiles", where, flags)
     run(cmake, "--build", tmp_path / "build")
     lines = run(tmp_path / "build" / "quantize").splitlines()
-    assert lines == fenced(ROOT / "docs" / "c.md", "text")[0].splitlines()
+    assert lines == fenced(PAGE, "text")[0].splitlines()
+
+
+# The page's fragments stand in functions, which main calls with a descriptor that is wrong.
+FRAGMENTS = """#include <cstdio>
+#include <planq.hpp>
+static void log(const std::string& text) {{ std::printf("%s\\n", text.c_str()); }}
+static void tried(const planq::Stream& stream, const planq::Descriptor& desc) {{
+  const planq::Workspace workspace;
+  const std::vector<planq::Operand> operands;
+  {tried}}}
+static void foreseen(const planq::Descriptor& desc) {{
+  {foreseen}}}
+int main() {{
+  auto desc = planq::Descriptor("multiply").set("shape", {{3}}).set("input_dtype", "float32");
+  tried(planq::Stream::host(), desc);
+  foreseen(desc);
+  tried(planq::Stream::host(), desc.set("colour", 1));
+}}
+"""
+
+
+def test_the_fragments_of_the_page_run(tmp_path: Path) -> None:
+    """Those of C++ that throw nothing, and that foresee a plan."""
+    _, tried, foreseen = fenced(PAGE, "cpp")
+    source, library = tmp_path / "fragments.cpp", place("--library").parent
+    source.write_text(FRAGMENTS.format(tried=tried, foreseen=foreseen))
+    linked = (f"-L{library}", "-lplanq", f"-Wl,-rpath,{library}")
+    include = f"-I{place('--include-dir')}"
+    run("c++", "-std=c++17", *STRICT, include, source, *linked, "-o", tmp_path / "fragments")
+    missing, there, unknown = run(tmp_path / "fragments").splitlines()
+    assert missing.startswith("input: expected shape (3,) float32 on host, got None")
+    desc = planq.MultiplyDescriptor(shape=(3,), input_dtype="float32")
+    chosen = planq.explain(desc, device="sm_90").chosen
+    assert chosen is not None
+    assert there == f"{chosen.sku} needs {chosen.workspace} bytes"
+    assert unknown == "colour: multiply has no such field"
 
 
 @pytest.fixture(scope="module")
