@@ -61,7 +61,7 @@ CHOSEN_thread := -k threads
 PYTEST = PYTHONSAFEPATH=1 $(BIN)/pytest -m "not gpu" --ignore=tests/gpu
 # Two processes for two cores, each with about half of the time; the second's output comes last.
 # NumPy's and torch's own threads would only wait for one another there.
-FIRST_HALF := tests/registry tests/cli tests/checkpoint tests/torch_bridge
+FIRST_HALF := tests/registry tests/cli tests/checkpoint tests/torch_bridge tests/networks
 SECOND_HALF = $(PYTEST) $(FIRST_HALF:%=--ignore=%) > build/second-half.txt 2>&1
 define HALVES
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
