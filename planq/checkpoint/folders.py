@@ -208,7 +208,7 @@ def _with_entry(
 ) -> dict[str, Any]:
     """Returns what ``config.json`` holds when it says how the model is quantized."""
     dtype = usual_dtype(tensor.dtype for report in files for tensor in report.tensors)
-    entry = job.form.config(job.scheme, job.blocks, selection.ignored, dtype)
+    entry = job.form.config(job.scheme, job.blocks, job.grouping, selection.ignored, dtype)
     if entry is None:
         raise AssertionError("a format without an entry in config.json")
     return {**model.config, ENTRY: entry}

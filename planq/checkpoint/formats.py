@@ -15,7 +15,7 @@ import planq
 from planq.checkpoint.failure import CheckpointError
 from planq.checkpoint.gguf_mix import FILE_TYPES
 from planq.checkpoint.layouts import Layout
-from planq.checkpoint.schemes import FLOATING, GROUP_SIZE, Blocks, Scheme
+from planq.checkpoint.schemes import FLOATING, GROUP_SIZE, GROUPED, Blocks, Groups, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ _INT8 = (Scheme.INT8_CHANNEL, Scheme.INT8_TENSOR)
 _FLOAT8 = (Scheme.FP8_CHANNEL, Scheme.FP8_TENSOR, Scheme.FP8_BLOCK128)
 _SCHEMES = {
     Format.PLAIN: tuple(scheme for scheme in Scheme if scheme not in FILE_TYPES),
-    Format.COMPRESSED_TENSORS: (*_INT8, *_FLOAT8, Scheme.INT4_GROUP128),
+    Format.COMPRESSED_TENSORS: (*_INT8, *_FLOAT8, *GROUPED),
     Format.BITSANDBYTES: (Scheme.INT8_CHANNEL, Scheme.NF4, Scheme.FP4),
     Format.GGUF: tuple(FILE_TYPES),
 }
@@ -82,12 +82,7 @@ OUTPUT_LAYERS = (
 _STRATEGIES: dict[Scheme, dict[str, Any]] = {
     Scheme.INT8_CHANNEL: {"num_bits": 8, "type": "int", "strategy": "channel"},
     Scheme.INT8_TENSOR: {"num_bits": 8, "type": "int", "strategy": "tensor"},
-    Scheme.INT4_GROUP128: {
-        "num_bits": 4,
-        "type": "int",
-        "strategy": "group",
-        "group_size": GROUP_SIZE,
-    },
+    **{key: {"num_bits": 4, "type": "int", "strategy": "group"} for key in GROUPED},
     Scheme.FP8_CHANNEL: {"num_bits": 8, "type": "float", "strategy": "channel"},
     Scheme.FP8_TENSOR: {"num_bits": 8, "type": "float", "strategy": "tensor"},
     Scheme.FP8_BLOCK128: {
@@ -141,7 +136,7 @@ class Form:
     def _check_activations(self, scheme: Scheme) -> None:
         if self.activations is Activations.NONE:
             return
-        if self.format is not Format.COMPRESSED_TENSORS or scheme is Scheme.INT4_GROUP128:
+        if self.format is not Format.COMPRESSED_TENSORS or scheme in GROUPED:
             known = ", ".join(known.value for known in (*_INT8, *_FLOAT8))
             raise CheckpointError(f"--activations: only with compressed-tensors, and {known}")
 
@@ -151,9 +146,7 @@ class Form:
             return Layout.PLAIN
         if self.format is Format.BITSANDBYTES:
             return Layout.ROWS
-        packed = scheme is Scheme.INT4_GROUP128 or (
-            scheme in _INT8 and self.activations is Activations.NONE
-        )
+        packed = scheme in GROUPED or (scheme in _INT8 and self.activations is Activations.NONE)
         return Layout.PACKED if packed else Layout.NAIVE
 
     def rule(self) -> dict[str, Any]:
@@ -175,7 +168,7 @@ class Form:
         module, _, last = name.rpartition(".")
         return last != "weight" or any(map(_FLOATING_PART.search, module.split(".")))
 
-    def check_weight(self, scheme: Scheme, entry: TensorEntry) -> None:
+    def check_weight(self, scheme: Scheme, entry: TensorEntry, groups: Groups | None) -> None:
         """Refuses a weight that the format cannot hold.
 
         Raises:
@@ -187,30 +180,42 @@ class Form:
         what = f"tensor {entry.name!r}: {self.format.value}"
         if not entry.name.endswith(".weight"):
             raise CheckpointError(f"{what} has weights whose names end with .weight; --exclude it")
-        cut = scheme in (Scheme.INT4_GROUP128, Scheme.FP8_BLOCK128)
-        if cut and self.format is Format.COMPRESSED_TENSORS and entry.shape[1] % GROUP_SIZE:
-            wide = f"a width of {entry.shape[1]} is no multiple of {GROUP_SIZE}"
+        size = groups.size if groups else GROUP_SIZE
+        cut = groups is not None or scheme is Scheme.FP8_BLOCK128
+        if cut and self.format is Format.COMPRESSED_TENSORS and entry.shape[1] % size:
+            wide = f"a width of {entry.shape[1]} is no multiple of {size}"
             raise CheckpointError(f"{what}: {wide}; --exclude it")
 
     def config(
-        self, scheme: Scheme, blocks: Blocks | None, floating: Sequence[str], dtype: str
+        self,
+        scheme: Scheme,
+        blocks: Blocks | None,
+        groups: Groups | None,
+        floating: Sequence[str],
+        dtype: str,
     ) -> dict[str, Any] | None:
         """Returns the entry ``quantization_config`` of ``config.json``; None for plain.
 
         Args:
             scheme: How weights are quantized.
             blocks: The blocks of a codebook scheme; None for the others.
+            groups: The groups of a scheme that has some; None for the others.
             floating: The modules that the reader is to leave as they are.
             dtype: The type of the weights before quantization, in which bitsandbytes will multiply.
         """
         if self.format is Format.COMPRESSED_TENSORS:
-            return self._compressed_tensors(scheme, floating)
+            return self._compressed_tensors(scheme, groups, floating)
         if self.format is Format.BITSANDBYTES:
             return self._bitsandbytes(scheme, blocks, floating, dtype)
         return None
 
-    def _compressed_tensors(self, scheme: Scheme, floating: Sequence[str]) -> dict[str, Any]:
-        weights = {**_STRATEGIES[scheme], "symmetric": True, "dynamic": False}
+    def _compressed_tensors(
+        self, scheme: Scheme, groups: Groups | None, floating: Sequence[str]
+    ) -> dict[str, Any]:
+        symmetric = scheme is not Scheme.UINT4_GROUP
+        weights = {**_STRATEGIES[scheme], "symmetric": symmetric, "dynamic": False}
+        if groups:
+            weights["group_size"] = groups.size
         activations = None
         if self.activations is Activations.TOKEN:
             activations = {

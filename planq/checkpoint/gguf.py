@@ -55,6 +55,7 @@ from planq.checkpoint.job import (
 )
 from planq.checkpoint.quality import (
     count_non_finite,
+    fidelity,
     largest_error,
     restored_to_noise_db,
 )
@@ -375,6 +376,9 @@ class _Run:
             digest=digest,
             parts={tensor.name: digest},
             restored_sha256=hashlib.sha256(restored.data).hexdigest(),
+            fidelity=fidelity(FLOATING[source.dtype], values, restored, planq.DType.FLOAT32)
+            if self._job.evaluate
+            else None,
             seconds=ran.seconds,
         )
 

@@ -32,9 +32,12 @@ from planq.checkpoint.formats import (
     modules_of,
     usual_dtype,
 )
+from planq.checkpoint.groups import GroupMeasure, measure_of
 from planq.checkpoint.quality import (
+    Fidelity,
     count_non_finite,
     count_spoiled,
+    fidelity,
     largest_error,
     signal_to_noise_db,
 )
@@ -42,10 +45,13 @@ from planq.checkpoint.reports import FileReport, TensorReport
 from planq.checkpoint.schemes import (
     FLOATING,
     Blocks,
+    Groups,
     Quantizing,
     Scaling,
     Scheme,
+    Search,
     choose_blocks,
+    choose_groups,
     describe,
     is_weight,
 )
@@ -87,6 +93,8 @@ class Job:
         ranges: The range of every weight; None to measure them.
         verify: Whether to read the file again and dequantize it before it gets its name.
         blocks: The blocks of a codebook scheme; None for the others.
+        groups: The groups of a scheme that has some; None for its usual ones.
+        evaluate: Whether to compare each weight with what is restored of it.
         exclude: Leave out weights whose name this pattern matches somewhere; None for no others.
         form: The format of the output, with its options.
         default_excludes: Whether to leave out the weights that the format leaves out by default.
@@ -108,6 +116,13 @@ class Job:
     default_excludes: bool = True
     selection: Selection | None = None
     shard: bool = False
+    groups: Groups | None = None
+    evaluate: bool = False
+
+    @property
+    def grouping(self) -> Groups | None:
+        """The groups of the scheme; None if it has none."""
+        return self.groups or choose_groups(self.scheme, None, Search.NONE)
 
     def why_not(self, name: str) -> str:
         """Why the weight of this name stays as it is; empty if it is to be quantized."""
@@ -122,8 +137,11 @@ class Job:
     @property
     def options(self) -> dict[str, Any]:
         """The options, without the files. Same options and same input give the same bytes."""
+        groups = self.grouping
         return {
             "scheme": self.scheme.value,
+            "group_size": groups.size if groups else None,
+            "search": (groups.search if groups else Search.NONE).value,
             **as_options(self.form),
             "include": self.include.pattern if self.include else None,
             "exclude": self.exclude.pattern if self.exclude else None,
@@ -147,11 +165,13 @@ class WeightReport(TensorReport):
         sqnr_db: Signal-to-quantization-noise ratio in dB; infinite if the codes are exact, NaN if
             there is no signal or a value is not finite.
         restored_sha256: SHA-256 of the dequantized codes; None without verification.
+        fidelity: How like the weight they are; None unless asked for.
     """
 
     parts: dict[str, str]
     sqnr_db: float
     restored_sha256: str | None
+    fidelity: Fidelity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +365,7 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         default_excludes = _typed(options["default_excludes"], bool)
         size = _typed(options["block_size"], int, None)
         nested = _typed(options["nested"], bool)
+        group_size, search = _typed(options["group_size"], int, None), Search(options["search"])
         calibrated = _typed(options["calibrated"], str, None)
     except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError, re.error) as error:
         what = f"metadata {METADATA_PREFIX}options is missing or damaged"
@@ -353,6 +374,7 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         wanted = f"SHA-256 {short(calibrated)}" if calibrated else "none"
         raise CheckpointError(f"--calibrate: {where} was made with other ranges: {wanted}")
     blocks = choose_blocks(scheme, size, nested=nested, calibrated=calibrated is not None)
+    groups = choose_groups(scheme, group_size, search, calibrated=calibrated is not None)
     form.check(scheme, blocks, calibrated=calibrated is not None)
     return replace(
         job,
@@ -362,6 +384,7 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         exclude=exclude,
         default_excludes=default_excludes,
         blocks=blocks,
+        groups=groups,
     )
 
 
@@ -374,13 +397,15 @@ class _Weight:
         desc: The descriptor that makes the codes.
         plans: The plans that make all that is stored; the first makes the codes.
         given: The bytes of given scales and zero points; empty if they are measured.
-        back: The plan that dequantizes it again; None without verification.
+        measure: What measures scales that no plan does by itself; None if one does.
+        back: The plan that dequantizes it again; None if that is not wanted.
     """
 
     stored: StoredWeight
     desc: Quantizing
     plans: tuple[planq.Plan, ...]
     given: dict[str, Bytes]
+    measure: GroupMeasure | None
     back: planq.Plan | None
 
 
@@ -413,7 +438,7 @@ def chosen_weights(job: Job, reader: CheckpointReader) -> list[TensorEntry]:
     if job.ranges:
         job.ranges.check_names([entry.name for entry in chosen], {entry.name for entry in known})
     for entry in chosen:
-        job.form.check_weight(job.scheme, entry)
+        job.form.check_weight(job.scheme, entry, job.grouping)
     return chosen
 
 
@@ -426,7 +451,14 @@ def _select(job: Job, reader: CheckpointReader, executor: Executor) -> dict[str,
 def _weight(job: Job, entry: TensorEntry, select: Callable[[Any], planq.Plan]) -> _Weight:
     rule = job.form.rule()
     calibrated = job.ranges is not None
-    desc = describe(job.scheme, entry, calibrated=calibrated, blocks=job.blocks, rule=rule)
+    desc = describe(
+        job.scheme,
+        entry,
+        calibrated=calibrated,
+        blocks=job.blocks,
+        groups=job.grouping,
+        rule=rule,
+    )
     layout, storage = job.form.layout(job.scheme), job.form.quant_storage.value
     stored = stored_weight(entry, desc, layout, storage)
     quantizing = stored.quantizing if isinstance(stored, ScaledWeight) else (desc,)
@@ -435,8 +467,23 @@ def _weight(job: Job, entry: TensorEntry, select: Callable[[Any], planq.Plan]) -
         desc=desc,
         plans=tuple(map(select, quantizing)),
         given=_given(job.ranges, entry, desc),
-        back=select(stored.restoring()) if job.verify else None,
+        measure=_measure(job, stored, rule, select),
+        back=select(stored.restoring()) if job.verify or job.evaluate else None,
     )
+
+
+def _measure(
+    job: Job,
+    stored: StoredWeight,
+    rule: Mapping[str, Any],
+    select: Callable[[Any], planq.Plan],
+) -> GroupMeasure | None:
+    groups = job.grouping
+    if job.ranges or not groups or not isinstance(stored, ScaledWeight):
+        return None
+    if not isinstance(stored.desc, planq.QuantizeDescriptor):  # one that measures by itself
+        return None
+    return measure_of(stored.desc, stored.restoring(), rule, groups.search, select)
 
 
 def _given(ranges: Ranges | None, entry: TensorEntry, desc: Quantizing) -> dict[str, Bytes]:
@@ -477,7 +524,9 @@ def _config(
         entry.name for entry in reader.entries if is_weight(entry) and entry.name not in weights
     ]
     dtypes = {weight.stored.original.dtype for weight in weights.values()}
-    return job.form.config(job.scheme, job.blocks, modules_of(floating), usual_dtype(dtypes))
+    return job.form.config(
+        job.scheme, job.blocks, job.grouping, modules_of(floating), usual_dtype(dtypes)
+    )
 
 
 def _bytes_to_read(job: Job, reader: CheckpointReader, weights: Mapping[str, _Weight]) -> int:
@@ -534,8 +583,11 @@ class _Run:
         stored, desc, plan = weight.stored, weight.desc, weight.plans[0]
         entry = stored.original
         values = stored.values(self.reader.tensor(entry))
-        runs = [self.executor.run(each, {"input": values, **weight.given}) for each in weight.plans]
-        made = {**weight.given}
+        given, seconds = weight.given, 0.0
+        if weight.measure:
+            given, seconds = weight.measure.parameters(self.executor, values)
+        runs = [self.executor.run(each, {"input": values, **given}) for each in weight.plans]
+        made = {**given}
         for ran in runs:
             made |= ran.outputs
         payloads = stored.payloads(made)
@@ -549,6 +601,7 @@ class _Run:
         else:
             non_finite = count_spoiled(desc, made)
         del values  # frees memory before the restored weight needs as much
+        restored_sha256, alike = self._restored(weight, payloads)
         return WeightReport(
             name=entry.name,
             dtype=entry.dtype,
@@ -561,15 +614,24 @@ class _Run:
             bytes_after=stored.nbytes,
             digest=content_digest(parts, digests, {}),
             parts=digests,
-            restored_sha256=self._restored_digest(weight, payloads),
-            seconds=sum(ran.seconds for ran in runs),
+            restored_sha256=restored_sha256,
+            fidelity=alike,
+            seconds=seconds + sum(ran.seconds for ran in runs),
         )
 
-    def _restored_digest(self, weight: _Weight, payloads: Mapping[str, Bytes]) -> str | None:
+    def _restored(
+        self, weight: _Weight, payloads: Mapping[str, Bytes]
+    ) -> tuple[str | None, Fidelity | None]:
+        """The digest of what is restored of a weight, and how like it that is, if wanted."""
         if weight.back is None:
-            return None
+            return None, None
         inputs = weight.stored.inputs(payloads)
-        return _digest(self.executor.run(weight.back, inputs).outputs["output"])
+        restored = self.executor.run(weight.back, inputs).outputs["output"]
+        alike = None
+        if self.job.evaluate:
+            entry = weight.stored.original
+            alike = fidelity(FLOATING[entry.dtype], self.reader.tensor(entry), restored)
+        return _digest(restored) if self.job.verify else None, alike
 
     def _advance(self, entry: TensorEntry) -> None:
         self.progress(entry.name, entry.nbytes, self.total)

@@ -3,7 +3,8 @@
 - ``PLAIN``, and ``NAIVE`` of compressed-tensors: codes under the weight's name, one or two a byte,
   and scales under ``NAME_scale``.
 - ``PACKED`` of compressed-tensors: unsigned codes packed into int32 under ``NAME_packed``, each row
-  padded with zeros; scales under ``NAME_scale``; the weight's shape under ``NAME_shape``.
+  padded with zeros; scales under ``NAME_scale``; the weight's shape under ``NAME_shape``; zero
+  points of 4 bits under ``NAME_zero_point``, packed likewise, but along columns.
 - ``ROWS`` of bitsandbytes: int8 codes under the weight's name; the absmax of each row under
   ``SCB``; 0, which means row-major, under ``weight_format``.
 """
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 _SUFFIX = {"output": "", "scale": "_scale", "zero_point": "_zero_point"}
 _WORD_BYTES = 4
 # XOR with these sign bits turns two's complement codes into unsigned codes with an offset.
-_SIGN_BITS = {planq.DType.INT8: 0x80, planq.DType.INT4: 0x88}
+_SIGN_BITS = {planq.DType.INT8: 0x80, planq.DType.INT4: 0x88, planq.DType.UINT4: 0}
+# How many zero points of 4 bits a word has.
+_NIBBLES = 8
+_SHIFTS = np.arange(0, 4 * _NIBBLES, 4, dtype=np.uint32)
 _LARGEST_INT8 = np.float32(127)
 
 
@@ -68,6 +72,11 @@ def parts_of(layout: Layout, original: TensorEntry, desc: Scaling) -> dict[str, 
         parts["output"] = TensorEntry(
             f"{original.name}_packed", "I32", (rows, words), rows * words * _WORD_BYTES
         )
+        if "zero_point" in parts:
+            high, groups = -(-rows // _NIBBLES), parts["scale"].shape[1]
+            name = parts["zero_point"].name
+            size = high * groups * _WORD_BYTES
+            parts["zero_point"] = TensorEntry(name, "I32", (high, groups), size)
         parts["shape"] = TensorEntry(f"{original.name}_shape", "I64", (2,), 16)
     return parts
 
@@ -80,7 +89,10 @@ def payloads_of(
         return {"output": made["output"], "absmax": made["absmax"], "format": np.zeros(1, np.uint8)}
     if layout is Layout.PACKED:
         shape = np.array(original.shape, np.int64).view(np.uint8)
-        return {**made, "output": _packed(made["output"], original, desc), "shape": shape}
+        packed = {**made, "output": _packed(made["output"], original, desc), "shape": shape}
+        if "zero_point" in made:
+            packed["zero_point"] = _packed_zeros(made["zero_point"], original.shape[0])
+        return packed
     return made
 
 
@@ -95,6 +107,8 @@ def inputs_of(
     if layout is Layout.PACKED:
         codes = _unpacked(codes, original, desc)
     named = {name: payloads[name] for name in payloads if name not in ("output", "shape")}
+    if layout is Layout.PACKED and "zero_point" in named:
+        named["zero_point"] = _unpacked_zeros(named["zero_point"], original.shape[0])
     return {"input": codes, **named}
 
 
@@ -122,7 +136,7 @@ def _packed(codes: Bytes, original: TensorEntry, desc: Scaling) -> Bytes:
     width = _row_bytes(desc)
     packed = np.zeros((rows, -(-width // _WORD_BYTES) * _WORD_BYTES), np.uint8)
     packed[:, :width] = codes.reshape(rows, width) ^ np.uint8(_SIGN_BITS[desc.output_dtype])
-    if desc.output_dtype is planq.DType.INT4 and columns % 2:  # the spare nibble has to be zero
+    if desc.output_dtype is not planq.DType.INT8 and columns % 2:  # the spare nibble has to be zero
         packed[:, width - 1] &= 0x0F
     return packed.reshape(-1)
 
@@ -131,3 +145,19 @@ def _unpacked(packed: Bytes, original: TensorEntry, desc: Scaling) -> Bytes:
     rows, width = original.shape[0], _row_bytes(desc)
     codes = packed.reshape(rows, -1)[:, :width] ^ np.uint8(_SIGN_BITS[desc.output_dtype])
     return np.ascontiguousarray(codes).reshape(-1)
+
+
+def _packed_zeros(zeros: Bytes, rows: int) -> Bytes:
+    """Returns words of zero points of 8 rows, the first one in the lowest bits."""
+    values = zeros.view(np.uint32).reshape(rows, -1)
+    padded = np.pad(values, ((0, -rows % _NIBBLES), (0, 0)))
+    places = padded.reshape(-1, _NIBBLES, values.shape[1]) << _SHIFTS[:, None]
+    words: Bytes = np.bitwise_or.reduce(places, axis=1).reshape(-1).view(np.uint8)
+    return words
+
+
+def _unpacked_zeros(packed: Bytes, rows: int) -> Bytes:
+    words = packed.view(np.uint32).reshape(-(-rows // _NIBBLES), -1)
+    values = words[:, None, :] >> _SHIFTS[:, None] & 15
+    zeros = values.reshape(-1, words.shape[1])[:rows].astype(np.int32)
+    return np.ascontiguousarray(zeros).reshape(-1).view(np.uint8)

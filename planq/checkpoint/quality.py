@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ _VIEWS = {
     planq.DType.UINT8: np.uint8,
     planq.DType.INT32: np.int32,
     planq.DType.INT4: np.uint8,
+    planq.DType.UINT4: np.uint8,
     planq.DType.FLOAT8_E4M3FN: np.uint8,
 }
 
@@ -49,8 +51,8 @@ def signal_to_noise_db(desc: Quantizing, weight: Bytes, made: Mapping[str, Bytes
 
     Args:
         desc: The quantization, of a weight with two axes. Scales are per tensor, per row, per group
-            of `GROUP_SIZE` along the last axis, or per block of `GROUP_SIZE` rows and columns. A
-            codebook has flat blocks of 8-bit codes, or of 4-bit codes, of which the first of two
+            along the last axis (of 32, 64 or 128), or per block of `GROUP_SIZE` rows and columns.
+            A codebook has flat blocks of 8-bit codes, or of 4-bit codes, of which the first of two
             has the high nibble.
         weight: The bytes of x.
         made: The bytes of the outputs of the quantization and of given parameters, by operand.
@@ -102,7 +104,7 @@ def count_spoiled(desc: Quantizing, made: Mapping[str, Bytes]) -> int:
         made: The bytes of its outputs, by operand.
     """
     if isinstance(desc, Scaling):
-        scales = _decode(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
+        scales = widened(made["scale"].view(_VIEWS[desc.scale_dtype]), desc.scale_dtype)
         return int(np.isnan(scales).sum())
     (blocks,) = desc.operands()["absmax"].extents
     starts = range(0, blocks, _BLOCK_ELEMENTS)
@@ -138,11 +140,100 @@ def largest_error(
     return float(np.max(errors))
 
 
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How like its original a weight is as it will be read: sums over its elements, in float64.
+
+    Attributes:
+        signal: ``sum x^2``.
+        restored: ``sum y^2``.
+        product: ``sum x y``.
+        noise: ``sum (x - y)^2``.
+    """
+
+    signal: float
+    restored: float
+    product: float
+    noise: float
+
+    @property
+    def cosine(self) -> float:
+        """``sum x y / sqrt(sum x^2 sum y^2)``; NaN if x or y is all zero."""
+        length = math.sqrt(self.signal) * math.sqrt(self.restored)
+        return self.product / length if length else math.nan
+
+    @property
+    def relative_error(self) -> float:
+        """``sqrt(sum (x - y)^2 / sum x^2)``; NaN if x is all zero."""
+        return math.sqrt(self.noise / self.signal) if self.signal else math.nan
+
+
+def total(parts: Iterable[Fidelity]) -> Fidelity:
+    """Returns the fidelity of all weights together: of their elements in one vector."""
+    sums = [(part.signal, part.restored, part.product, part.noise) for part in parts]
+    return Fidelity(*(math.fsum(column) for column in zip(*sums, strict=True)))
+
+
+@_quietly
+def fidelity(
+    dtype: planq.DType, weight: Bytes, restored: Bytes, restored_dtype: planq.DType | None = None
+) -> Fidelity:
+    """Compares a weight with what its codes restore.
+
+    Args:
+        dtype: The type of x.
+        weight: The bytes of x.
+        restored: The bytes of y.
+        restored_dtype: The type of y, if another one.
+    """
+    sums = []
+    pairs = zip(_pieces(dtype, weight), _pieces(restored_dtype or dtype, restored), strict=True)
+    for wanted, got in pairs:
+        product = float((wanted * got).sum())
+        noise = _energy(got - wanted)
+        sums.append(Fidelity(_energy(wanted), _energy(got), product, noise))
+    return total(sums or [Fidelity(0.0, 0.0, 0.0, 0.0)])
+
+
+@_quietly
+def group_errors(desc: planq.QuantizeDescriptor, weight: Bytes, restored: Bytes) -> Float64:
+    """Returns ``sum (x - y)^2`` of each group along a row, added in one fixed order.
+
+    The second half of a group is added to its first half, and so on with what remains; see
+    `planq.checkpoint.groups`.
+
+    Args:
+        desc: The quantization, in groups whose size is a power of two.
+        weight: The bytes of x, in the descriptor's type.
+        restored: The bytes of y, likewise.
+    """
+    rows, columns = desc.shape
+    x, y = (_grid(values, desc.input_dtype, rows) for values in (weight, restored))
+    size = desc.scope.size
+    groups = -(-columns // size)
+    errors = np.empty((rows, groups))
+    height = max(1, _BLOCK_ELEMENTS // max(columns, 1))
+    for top in range(0, rows if columns else 0, height):
+        band = slice(top, min(top + height, rows))
+        squares = np.zeros((band.stop - band.start, groups * size))
+        part = squares[:, :columns]
+        np.subtract(
+            widened(x[band], desc.input_dtype), widened(y[band], desc.input_dtype), out=part
+        )
+        np.square(part, out=part)
+        sums = squares.reshape(-1, groups, size)
+        while sums.shape[-1] > 1:
+            half = sums.shape[-1] // 2
+            sums = sums[..., :half] + sums[..., half:]
+        errors[band] = sums[..., 0]
+    return errors.reshape(-1)
+
+
 def _pieces(dtype: planq.DType, values: Bytes) -> Iterator[Float64]:
     """Decodes an array to float64, piece by piece."""
     view = values.view(_VIEWS[dtype])
     for at in range(0, view.size, _BLOCK_ELEMENTS):
-        yield _decode(view[at : at + _BLOCK_ELEMENTS], dtype)
+        yield widened(view[at : at + _BLOCK_ELEMENTS], dtype)
 
 
 def _scaled(
@@ -154,12 +245,13 @@ def _scaled(
     q = _grid(made["output"], desc.output_dtype, rows)
     s = _parameters(desc, made["scale"], desc.scale_dtype)
     z = _parameters(desc, made["zero_point"], planq.DType.INT32) if "zero_point" in made else None
+    size = desc.scope.size if desc.scope.kind == "group" else GROUP_SIZE
     for row, column in _blocks(rows, columns):
         got = _codes(q, desc.output_dtype, row, column)
         if z is not None:
-            got -= _spread(z, row, column)
-        got *= _spread(s, row, column)
-        yield _decode(x[row, column], desc.input_dtype), got
+            got -= _spread(z, row, column, size)
+        got *= _spread(s, row, column, size)
+        yield widened(x[row, column], desc.input_dtype), got
 
 
 def _looked_up(
@@ -205,10 +297,10 @@ def _absmax(
 def _parameters(desc: Scaling, raw: Bytes, dtype: planq.DType) -> Float64:
     if desc.scope.kind == "block":  # repeated for each row, so that they read like groups
         bands = -(-desc.shape[0] // GROUP_SIZE)
-        found = _decode(_grid(raw, dtype, bands), dtype)
+        found = widened(_grid(raw, dtype, bands), dtype)
         return np.repeat(found, GROUP_SIZE, axis=0)[: desc.shape[0]]
     rows = 1 if desc.scope.kind == "tensor" else desc.shape[0]
-    return _decode(_grid(raw, dtype, rows), dtype)
+    return widened(_grid(raw, dtype, rows), dtype)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
@@ -223,7 +315,7 @@ def _grid(raw: Bytes, dtype: planq.DType, rows: int) -> npt.NDArray[Any]:
     return raw.view(_VIEWS[dtype]).reshape(rows, -1)
 
 
-def _decode(values: npt.NDArray[Any], dtype: planq.DType) -> Float64:
+def widened(values: npt.NDArray[Any], dtype: planq.DType) -> Float64:
     """Widens values to float64; bfloat16 comes as the upper half of a float32."""
     if dtype is planq.DType.BFLOAT16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
@@ -232,23 +324,23 @@ def _decode(values: npt.NDArray[Any], dtype: planq.DType) -> Float64:
 
 def _codes(q: npt.NDArray[Any], dtype: planq.DType, row: slice, column: slice) -> Float64:
     """Reads one block of codes as numbers."""
-    if dtype is planq.DType.INT4:
+    if dtype in (planq.DType.INT4, planq.DType.UINT4):
         packed = q[row, column.start // 2 : (column.stop + 1) // 2]
-        pairs = _int4_pairs().take(packed).view(np.float64)
+        pairs = _nibble_pairs(dtype).take(packed).view(np.float64)
         return pairs[:, : column.stop - column.start]
     if dtype is planq.DType.FLOAT8_E4M3FN:
         return _float8_e4m3fn().take(q[row, column])
     return q[row, column].astype(np.float64)
 
 
-def _spread(p: Float64, row: slice, column: slice) -> Float64:
-    """Returns the parameters of a piece in a shape that broadcasts over it."""
+def _spread(p: Float64, row: slice, column: slice, size: int) -> Float64:
+    """Returns the parameters of a piece, of groups of a size, so that they broadcast over it."""
     if len(p) > 1:
         p = p[row]
     if p.shape[1] == 1:
         return p
-    groups = p[:, column.start // GROUP_SIZE : -(-column.stop // GROUP_SIZE)]
-    return np.repeat(groups, GROUP_SIZE, axis=1)[:, : column.stop - column.start]
+    groups = p[:, column.start // size : -(-column.stop // size)]
+    return np.repeat(groups, size, axis=1)[:, : column.stop - column.start]
 
 
 def _energy(values: Float64) -> float:
@@ -256,9 +348,11 @@ def _energy(values: Float64) -> float:
 
 
 @cache
-def _int4_pairs() -> npt.NDArray[np.complex128]:
+def _nibble_pairs(dtype: planq.DType) -> npt.NDArray[np.complex128]:
     """The two codes of every byte, the low nibble first."""
-    numbers = np.concatenate([np.arange(8.0), np.arange(-8.0, 0.0)])
+    numbers = np.arange(16.0)
+    if dtype is planq.DType.INT4:
+        numbers[8:] -= 16
     return _pairs(numbers, numbers[:, None])
 
 

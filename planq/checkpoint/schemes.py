@@ -44,6 +44,13 @@ Scaling = planq.DynamicRangeQuantizeDescriptor | planq.QuantizeDescriptor
 Quantizing = Scaling | planq.BlockwiseQuantizeDescriptor
 
 
+class Search(StrEnum):
+    """What ``--search`` takes: how the scale of a group is found."""
+
+    NONE = "none"
+    MSE = "mse"
+
+
 class Scheme(StrEnum):
     """What ``--scheme`` takes."""
 
@@ -51,6 +58,8 @@ class Scheme(StrEnum):
     INT8_TENSOR = "int8-tensor"
     UINT8_CHANNEL = "uint8-channel"
     INT4_GROUP128 = "int4-group128"
+    INT4_GROUP = "int4-group"
+    UINT4_GROUP = "uint4-group"
     FP8_CHANNEL = "fp8-channel"
     FP8_TENSOR = "fp8-tensor"
     FP8_BLOCK128 = "fp8-block128"
@@ -93,6 +102,8 @@ _SCALES = {
     Scheme.INT8_TENSOR: (planq.DType.INT8, planq.Scope.tensor(), _SYMMETRIC),
     Scheme.UINT8_CHANNEL: (planq.DType.UINT8, planq.Scope.channel(0), _ASYMMETRIC),
     Scheme.INT4_GROUP128: (planq.DType.INT4, planq.Scope.group(GROUP_SIZE), _SYMMETRIC),
+    Scheme.INT4_GROUP: (planq.DType.INT4, planq.Scope.group(GROUP_SIZE), _SYMMETRIC),
+    Scheme.UINT4_GROUP: (planq.DType.UINT4, planq.Scope.group(GROUP_SIZE), _ASYMMETRIC),
     Scheme.FP8_CHANNEL: (planq.DType.FLOAT8_E4M3FN, planq.Scope.channel(0), _SYMMETRIC),
     Scheme.FP8_TENSOR: (planq.DType.FLOAT8_E4M3FN, planq.Scope.tensor(), _SYMMETRIC),
     Scheme.FP8_BLOCK128: (
@@ -100,6 +111,13 @@ _SCALES = {
         planq.Scope.block(GROUP_SIZE, GROUP_SIZE),
         _SYMMETRIC,
     ),
+}
+
+# The sizes of groups that a scheme takes; the last one is the default.
+GROUPED = {
+    Scheme.INT4_GROUP128: (GROUP_SIZE,),
+    Scheme.INT4_GROUP: (32, 64, GROUP_SIZE),
+    Scheme.UINT4_GROUP: (32, 64, GROUP_SIZE),
 }
 
 # The codebook, and the default block size of bitsandbytes for it.
@@ -125,6 +143,19 @@ class Blocks:
 
     size: int
     nested_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of a scheme that has scales for groups of a row.
+
+    Attributes:
+        size: Neighbours in a row that share a scale.
+        search: How the scale is found.
+    """
+
+    size: int
+    search: Search = Search.NONE
 
 
 def is_weight(entry: TensorEntry) -> bool:
@@ -158,12 +189,41 @@ def choose_blocks(
     return Blocks(chosen, around if nested else None)
 
 
+def choose_groups(
+    scheme: Scheme, size: int | None, search: Search, *, calibrated: bool = False
+) -> Groups | None:
+    """Returns the groups of a scheme that has some; None for another scheme.
+
+    Args:
+        scheme: How weights are quantized.
+        size: Elements of a group; None for 128.
+        search: How scales are found.
+        calibrated: Whether ranges are given.
+
+    Raises:
+        CheckpointError: An option does not go with the scheme, or with given ranges.
+    """
+    searches = search is not Search.NONE
+    if scheme not in GROUPED:
+        _refuse("--group-size", scheme, GROUPED, given=size is not None)
+        _refuse("--search", scheme, GROUPED, given=searches)
+        return None
+    if searches and calibrated:
+        raise CheckpointError("--search: expected ranges that are measured, got --calibrate")
+    sizes = GROUPED[scheme]
+    if size is not None and size not in sizes:
+        known = ", ".join(map(str, sizes[:-1])) + " or " * (len(sizes) > 1) + str(sizes[-1])
+        raise CheckpointError(f"--group-size: expected groups of {known} elements, got {size}")
+    return Groups(sizes[-1] if size is None else size, search)
+
+
 def describe(
     scheme: Scheme,
     entry: TensorEntry,
     *,
     calibrated: bool = False,
     blocks: Blocks | None = None,
+    groups: Groups | None = None,
     rule: Mapping[str, Any] = MappingProxyType({}),
 ) -> Quantizing:
     """Returns the descriptor that a scheme gives one weight.
@@ -171,8 +231,11 @@ def describe(
     Args:
         scheme: How weights are quantized.
         entry: The weight.
-        calibrated: Whether its scales are given; else they are measured.
+        calibrated: Whether its scales are given. Else the descriptor measures them, unless they
+            are searched for, or are compressed-tensors' with zero points: `planq.checkpoint.groups`
+            measures these.
         blocks: What `choose_blocks` returned for a codebook scheme; None for a scheme with scales.
+        groups: What `choose_groups` returned for a scheme with groups; None for another one.
         rule: Descriptor fields that the format prescribes; only for schemes with scales.
     """
     if blocks:
@@ -187,7 +250,12 @@ def describe(
             nested_block_size=blocks.nested_size,
         )
     output_dtype, scope, mode = _SCALES[scheme]
+    if groups:
+        scope = planq.Scope.group(groups.size)
+        calibrated |= groups.search is not Search.NONE or (bool(rule) and mode is _ASYMMETRIC)
     operator = planq.QuantizeDescriptor if calibrated else planq.DynamicRangeQuantizeDescriptor
+    if calibrated and rule:
+        rule = _rule_of_given(rule, output_dtype, FLOATING[entry.dtype])
     fields: dict[str, Any] = {
         "shape": entry.shape,
         "input_dtype": FLOATING[entry.dtype],
@@ -198,6 +266,16 @@ def describe(
         **rule,
     }
     return operator(**fields)
+
+
+def _rule_of_given(
+    rule: Mapping[str, Any], output_dtype: planq.DType, input_dtype: planq.DType
+) -> dict[str, Any]:
+    """Returns the fields for given scales that codes of a format's convention have."""
+    if rule != {"convention": planq.Convention.COMPRESSED_TENSORS}:
+        raise AssertionError(f"groups under another rule: {rule}")
+    lowest = {"q_min": -8.0} if output_dtype is planq.DType.INT4 else {}
+    return {"scale_dtype": input_dtype, **lowest}
 
 
 def _refuse(option: str, scheme: Scheme, fitting: Iterable[Scheme], *, given: bool) -> None:

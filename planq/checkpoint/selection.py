@@ -30,7 +30,7 @@ from planq.checkpoint.formats import (
     reaching,
 )
 from planq.checkpoint.layouts import Layout
-from planq.checkpoint.schemes import Scheme, is_weight
+from planq.checkpoint.schemes import GROUPED, Scheme, is_weight
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -220,7 +220,7 @@ def _floating_merged(job: Job, merged: Sequence[str]) -> dict[str, str]:
     if job.form.format is not Format.COMPRESSED_TENSORS:
         return dict.fromkeys(merged, MERGED)
     left = [name for name in merged if job.why_not(name)]
-    whole = job.scheme not in (Scheme.INT8_CHANNEL, Scheme.INT8_TENSOR, Scheme.INT4_GROUP128)
+    whole = job.scheme not in (Scheme.INT8_CHANNEL, Scheme.INT8_TENSOR, *GROUPED)
     if whole:
         stays = left or job.scheme is Scheme.FP8_BLOCK128
         return dict.fromkeys(merged, MERGED) if stays else {}

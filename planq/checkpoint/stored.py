@@ -226,6 +226,8 @@ def _scaled_weight(
         case {"dtype": str(dtype), "shape": list(shape)} if dtype in FLOATING:
             read = planq.DType.FLOAT16 if layout is Layout.ROWS else FLOATING[dtype]
             own = {"shape": shape, "input_dtype": read}
+            if layout in (Layout.NAIVE, Layout.PACKED):  # whose scales have the weight's type
+                own["scale_dtype"] = read
         case _:
             raise CheckpointError(f"{where}: expected a floating type and a shape")
     try:

@@ -17,7 +17,8 @@ from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.folders import quantize_folder
 from planq.checkpoint.formats import Activations, Form, Format, QuantStorage, as_options
 from planq.checkpoint.gguf import SUFFIX, quantize_gguf
-from planq.checkpoint.schemes import Scheme, choose_blocks
+from planq.checkpoint.quality import Fidelity, total
+from planq.checkpoint.schemes import Scheme, Search, choose_blocks, choose_groups
 from planq.cli.failure import CommandError
 from planq.cli.tables import (
     Words,
@@ -125,6 +126,23 @@ def quantize(
             "int4-af4 and dynamic8.",
         ),
     ] = None,
+    group_size: Annotated[
+        int | None,
+        typer.Option(
+            "--group-size",
+            metavar="N",
+            help="Elements of a group, which share a scale: 32, 64 or 128, which is the default. "
+            "Only with int4-group and uint4-group.",
+        ),
+    ] = None,
+    search: Annotated[
+        Search,
+        typer.Option(
+            help="How the scale of a group is found: of its range (none), or of the shrunk range "
+            "that restores the weights with the least squared error (mse). Only with schemes that "
+            "have groups."
+        ),
+    ] = Search.NONE,
     nested: Annotated[
         bool,
         typer.Option(
@@ -138,6 +156,13 @@ def quantize(
         typer.Option(
             "--verify",
             help="Read the file again, dequantize it, compare every bit, and show the errors.",
+        ),
+    ] = False,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate",
+            help="Dequantize every weight, and show its cosine and relative error in the table.",
         ),
     ] = False,
     force: Annotated[
@@ -161,6 +186,7 @@ def quantize(
     was written, and 3 if the output is complete, but its report could not be printed.
     """
     blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=calibrate is not None)
+    groups = choose_groups(scheme, group_size, search, calibrated=calibrate is not None)
     if form is None and target.suffix == SUFFIX:
         form = Format.GGUF
     if form is None and source.is_dir():
@@ -179,6 +205,8 @@ def quantize(
         ranges=None if calibrate is None else read_ranges(calibrate),
         verify=verify,
         blocks=blocks,
+        groups=groups,
+        evaluate=evaluate,
         exclude=_compile("--exclude", exclude),
         default_excludes=default_excludes,
         form=chosen,
@@ -189,7 +217,7 @@ def quantize(
     with progress_bar(source) as progress:
         report = run(job, open_device(device), progress)
     values = as_dict(report) if as_json else None
-    return tell(report, values, lambda console: show(report, console, table=table))
+    return tell(report, values, lambda console: show(report, console, table=table or evaluate))
 
 
 def show(report: work.JobReport, console: Console, *, table: bool) -> None:
@@ -203,6 +231,10 @@ def show(report: work.JobReport, console: Console, *, table: bool) -> None:
     columns = {"SQNR dB": [_quality_words(tensor) for tensor in report.tensors]}
     if report.job.verify:
         columns["error"] = [f"{error:.3g}" for error in report.largest_errors.values()]
+    evaluated = [tensor.fidelity for tensor in report.tensors if tensor.fidelity]
+    if evaluated:
+        columns["cosine"] = [f"{each.cosine:.6f}" for each in evaluated]
+        columns["relative error"] = [f"{each.relative_error:.4f}" for each in evaluated]
     words = Words(
         columns,
         told=list(_told(report)),
@@ -218,11 +250,13 @@ def show(report: work.JobReport, console: Console, *, table: bool) -> None:
 
 def as_dict(report: work.JobReport) -> dict[str, Any]:
     """Returns a report as JSON values; a number that is not finite is null."""
-    ranges, blocks = report.job.ranges, report.job.blocks
+    ranges, blocks, groups = report.job.ranges, report.job.blocks, report.job.grouping
     request = {
         "scheme": report.job.scheme.value,
         **as_options(report.job.form),
         "block_size": blocks.size if blocks else None,
+        "group_size": groups.size if groups else None,
+        "search": groups.search.value if groups else None,
         "nested_block_size": blocks.nested_size if blocks else None,
         "calibrated": ranges.sha256 if ranges else None,
         "verified": report.job.verify,
@@ -238,10 +272,27 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
         if report.job.verify:
             row["max_error"] = finite_or_none(report.largest_errors[tensor.name])
             row["restored_sha256"] = tensor.restored_sha256
+        if tensor.fidelity:
+            row |= _fidelity_dict(tensor.fidelity)
+    evaluated = _evaluated(report)
+    values["evaluated"] = _fidelity_dict(evaluated) if evaluated else None
     values["floating"] = [{"name": name, "why": why} for name, why in report.floating.items()]
     values["basis"] = report.basis
     values["carried"], values["left_out"] = list(report.carried), list(report.left_out)
     return values
+
+
+def _evaluated(report: work.JobReport) -> Fidelity | None:
+    """How like their originals all weights are together; None unless asked for."""
+    parts = [tensor.fidelity for tensor in report.tensors if tensor.fidelity]
+    return total(parts) if parts else None
+
+
+def _fidelity_dict(found: Fidelity) -> dict[str, float | None]:
+    return {
+        "cosine": finite_or_none(found.cosine),
+        "relative_error": finite_or_none(found.relative_error),
+    }
 
 
 def _compile(option: str, include: str | None) -> re.Pattern[str] | None:
@@ -277,6 +328,12 @@ def _told(report: work.JobReport) -> Iterator[str]:
     if ratios:
         least = min(ratios, key=lambda name: ratios[name])
         yield f"SQNR {ratios[least]:.2f} to {max(ratios.values()):.2f} dB, least {printable(least)}"
+    evaluated = _evaluated(report)
+    if evaluated:
+        yield (
+            f"all weights as they will be read: cosine {evaluated.cosine:.6f}, "
+            f"relative error {evaluated.relative_error:.4f}"
+        )
     errors = {name: error for name, error in report.largest_errors.items() if math.isfinite(error)}
     if errors:
         largest = max(errors, key=lambda name: errors[name])

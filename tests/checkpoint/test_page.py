@@ -27,7 +27,7 @@ def test_every_line_works_as_it_is_printed(
     monkeypatch.chdir(tmp_path)
     blocks = fenced(ROOT / "docs" / "checkpoints.md", "console")
     lines = [line for block in blocks for line in block.splitlines()]
-    assert len(lines) == 11
+    assert len(lines) == 13
     for line in lines:
         program, *words = shlex.split(line, comments=True)
         assert program == "planq", line

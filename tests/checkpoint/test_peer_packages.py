@@ -201,6 +201,7 @@ def test_a_table_of_its_own_is_given(tmp_path: Path) -> None:
         ("compressed-tensors", "int8-channel"),
         ("compressed-tensors", "int8-tensor"),
         ("compressed-tensors", "int4-group128"),
+        ("compressed-tensors", "uint4-group"),
         ("bitsandbytes", "nf4"),
         ("bitsandbytes", "fp4"),
     ],

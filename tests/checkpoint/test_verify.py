@@ -23,6 +23,7 @@ FORMATS = [
     ("compressed-tensors", "int8-channel"),
     ("compressed-tensors", "fp8-block128"),
     ("compressed-tensors", "int4-group128"),
+    ("compressed-tensors", "uint4-group"),
     ("bitsandbytes", "nf4"),
     ("bitsandbytes", "int8-channel"),
 ]

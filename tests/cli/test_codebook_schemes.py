@@ -498,7 +498,8 @@ def test_a_disk_that_gives_back_other_bytes_is_noticed(
 
 
 SCALES = (
-    "int8-channel, int8-tensor, uint8-channel, int4-group128, fp8-channel, fp8-tensor, fp8-block128"
+    "int8-channel, int8-tensor, uint8-channel, int4-group128, int4-group, uint4-group, "
+    "fp8-channel, fp8-tensor, fp8-block128"
 )
 TABLES = "nf4, fp4, int4-af4, dynamic8"
 REFUSED = [
