@@ -208,7 +208,7 @@ def group_errors(desc: planq.QuantizeDescriptor, weight: Bytes, restored: Bytes)
         restored: The bytes of y, likewise.
     """
     rows, columns = desc.shape
-    x, y = (_grid(values, desc.input_dtype, rows) for values in (weight, restored))
+    x, y = (each.view(_VIEWS[desc.input_dtype]).reshape(desc.shape) for each in (weight, restored))
     size = desc.scope.size
     groups = -(-columns // size)
     errors = np.empty((rows, groups))

@@ -46,6 +46,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
     }
 
 
+def cosine(first: Array, second: Array) -> float:
+    """How alike two arrays are, as vectors."""
+    return float((first * second).sum() / np.linalg.norm(first) / np.linalg.norm(second))
+
+
 def wanted(found: Any, tokens: list[int]) -> Array:
     """What transformers makes of tokens: of the last one logarithms, of a text its vector."""
     with torch.inference_mode():
@@ -150,7 +155,7 @@ def test_the_package_reads_what_planq_wrote(tmp_path: Path, capsys: Capture, mad
     for name in ("llama", "gemma3"):
         source, transformer = made[name]
         target = tmp_path / f"{name}.gguf"
-        told = report(capsys, "quantize", source, target, "--scheme", "q5_0")
+        told = report(capsys, "quantize", source, target, "--scheme", "q5_0", "--evaluate")
         reader = gguf.GGUFReader(target)
         assert reader.fields["planq.digest"].contents() == told["digest"]
         assert reader.fields["tokenizer.ggml.bos_token_id"].contents() == 1
@@ -163,6 +168,11 @@ def test_the_package_reads_what_planq_wrote(tmp_path: Path, capsys: Capture, mad
         norm = state["model.layers.1.post_attention_layernorm.weight"] + (name == "gemma3")
         found = tensors["blk.1.attn_k.weight"]
         assert found.data.tobytes() == gguf.quants.quantize(keys, found.tensor_type).tobytes()
+        row = next(row for row in told["tensors"] if row["name"] == found.name)
+        back = gguf.quants.dequantize(found.data, found.tensor_type).astype(np.float64)
+        error = np.linalg.norm(keys - back) / np.linalg.norm(keys.astype(np.float64))
+        assert row["relative_error"] == pytest.approx(error, rel=1e-6)
+        assert row["cosine"] == pytest.approx(cosine(keys.astype(np.float64), back), rel=1e-9)
         place = "ffn_norm" if name == "llama" else "post_attention_norm"
         assert tensors[f"blk.1.{place}.weight"].data.tobytes() == norm.tobytes()
 

@@ -25,7 +25,8 @@ from planq.checkpoint.header import BITS, parse_header
 from planq.cli import main
 from support.hostile import Chaos, bounded, fuzzing
 
-SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel")
+GROUPED = ("int4-group128", "int4-group", "uint4-group")
+SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", *GROUPED, "fp8-channel")
 CODEBOOKS = ("nf4", "fp4", "int4-af4", "dynamic8")
 RANGES: dict[str, Any] = {"w": {"low": [-1, -2.5], "high": [1, 2]}, "v": {"absmax": 3}}
 DESC = planq.QuantizeDescriptor(
@@ -108,7 +109,7 @@ COMMANDS = (
 )
 FLAGS = (
     *("--nested", "--verify", "--force", "--json", "--help", "--batch-invariant", "--version"),
-    "--no-default-excludes",
+    *("--no-default-excludes", "--evaluate"),
 )
 
 
@@ -122,6 +123,8 @@ def value_of(option: str, chaos: Chaos) -> str:
         "--exclude": (*PATTERNS, chaos.text(PATTERN_LETTERS, 9)),
         "--format": ("plain", "compressed-tensors", "bitsandbytes", "gguf"),
         "--activations": ("none", "token"),
+        "--group-size": ("32", "64", "128", "0", "-32"),
+        "--search": ("none", "mse", "all"),
         "--quant-storage": ("uint8", "bfloat16", "float32"),
         "--input": ("float32", "bf16"),
         "--output": ("int8", "fp8"),
@@ -216,6 +219,9 @@ def test_no_sound_file_is_an_internal_error(folder: Path, chaos: Chaos) -> None:
     if scheme in CODEBOOKS and chaos.random() < 0.7:
         options += ["--block-size", str(chaos.choice((1, 3, 64, 4096, 2**40)))]
         options += ["--nested"] if chaos.random() < 0.5 else []
+    if scheme in GROUPED:
+        options += ["--search", chaos.choice(("none", "mse"))]
+        options += ["--evaluate"] if chaos.random() < 0.5 else []
     files = {"in.st": sound(chaos)}
     arguments = ["quantize", "in.st", "out.st", "--scheme", scheme, *options]
     if run(folder, files, arguments) != 2:

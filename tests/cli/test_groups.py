@@ -197,6 +197,26 @@ def test_equal_errors_leave_the_larger_scale(
     assert all(np.array_equal(bits(made[0][name]), bits(made[1][name])) for name in made[0])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_search_takes_weights_of_any_shape(
+    tmp_path: Path, capsys: Capture, scheme: str, dtype: str
+) -> None:
+    """Without rows, without columns, of one element, and wider than what is compared at once."""
+    shapes = {"empty": (0, 8), "thin": (4, 0), "one": (1, 1), "wide": (2, 70_001)}
+    tensors = {name: weight(*shape, dtype) for name, shape in shapes.items()}
+    source, target = checkpoint(tmp_path / "in.st", tensors), tmp_path / "out.st"
+    options = ("--scheme", scheme, "--search", "mse", "--verify", "--evaluate")
+    told = report(capsys, "quantize", source, target, *options)
+    assert [row["cosine"] is None for row in told["tensors"]] == [True, True, False, False]
+    for name, shape in list(shapes.items())[2:]:
+        codes, scale, zeros = stored(target, name, shape, scheme)
+        wanted, scales, places = expected(tensors[name], 128, "mse", scheme, "plain")
+        assert np.array_equal(codes, wanted.reshape(shape[0], -1)[:, : shape[1]])
+        assert np.array_equal(bits(scale), bits(scales.reshape(scale.shape)))
+        assert np.array_equal(zeros, places.reshape(scale.shape))
+
+
 def restored_from(target: Path, status: int = 0) -> dict[str, Array]:
     """What `planq dequantize` makes of a file, with this exit status."""
     back = target.with_name("back.st")

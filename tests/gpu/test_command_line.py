@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.gpu
 
-SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel")
+GROUPED = ("int4-group", "uint4-group")
+SCHEMES = ("int8-channel", "int8-tensor", "uint8-channel", "int4-group128", "fp8-channel", *GROUPED)
 CODEBOOKS = ("nf4", "fp4", "int4-af4", "dynamic8")
 
 
@@ -64,6 +65,18 @@ def test_info_names_the_driver_as_nvidia_smi_does(capsys: pytest.CaptureFixture[
     texts = told["build"]["cuda_version"], told["machine"]["driver_cuda"]
     built, supported = (int(text.partition(".")[0]) for text in texts)
     assert supported >= built
+
+
+@pytest.mark.parametrize("form", ["plain", "compressed-tensors"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("scheme", GROUPED)
+def test_a_search_finds_the_same_scales_bit_for_bit(
+    tmp_path: Path, scheme: str, dtype: str, form: str
+) -> None:
+    tensors = {"a.q_proj.weight": weight(300, 1024, dtype), "b.k_proj.weight": weight(7, 64, dtype)}
+    source = checkpoint(tmp_path / "in.st", tensors)
+    options = ("--group-size", "64", "--search", "mse", "--format", form)
+    assert_same_files(source, "--scheme", scheme, *options)
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
