@@ -96,7 +96,7 @@ help:
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
 	cd $(DEMO_DIR) && $(BIN)/python -m planq.cli.demo --wheel-dir $(DEMO_DIR) $(ARGS)
-	@echo "make demo-llm writes a text by a language model, with a digest that is the same on every machine"
+	@echo "make demo-llm writes a text by a language model, with a digest that no batch, thread or instruction set changes"
 
 demo-llm: $(VENV)/planq-demo $(LLM_DIR)/model.gguf
 	$(BIN)/planq run $(LLM_DIR)/model.gguf "$(PROMPT)" --digest $(ARGS)
