@@ -174,9 +174,12 @@ constexpr int fitting_blocks([[maybe_unused]] int threads, int blocks) {
 #endif
 }
 
-// Returns from the calling function where the status of `expression` is a failure.
-#define PLANQ_TRY(expression) \
-  if (const ::planq::Status status = (expression); !status.ok()) return status
+// Returns from the calling function where the status of `expression` is a failure. A block, so that
+// no `else` behind it can be taken for its own.
+#define PLANQ_TRY(expression)                                                     \
+  {                                                                               \
+    if (const ::planq::Status status = (expression); !status.ok()) return status; \
+  }
 
 __device__ __forceinline__ void let_dependents_start() {
 #if PLANQ_HAS_DEPENDENT_LAUNCHES

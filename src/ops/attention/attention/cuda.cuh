@@ -203,11 +203,12 @@ constexpr Kernel make_kernel(std::string_view body, ArchRange arch, std::int16_t
           .largest_workspace = largest_workspace};
 }
 
-// On sm_90 its tensor cores make the steps; other GPUs compute the model of these.
+// On sm_90 its tensor cores make the steps, behind those of cuda_sm90a.cuh; other GPUs compute
+// the model of these.
 template <DType kCache>
-constexpr Kernel kTiles = make_kernel<kCache, TensorCoreSteps>("tiles", {90, 90}, 0);
+constexpr Kernel kTiles = make_kernel<kCache, TensorCoreSteps>("tiles", {90, 90}, 1);
 template <DType kCache>
-constexpr Kernel kModel = make_kernel<kCache, ModelSteps>("model", {80, kLastArch}, 1);
+constexpr Kernel kModel = make_kernel<kCache, ModelSteps>("model", {80, kLastArch}, 2);
 
 [[maybe_unused]] constexpr Kernel kKernels[] = {
     kTiles<cuda::kElement>,      kTiles<DType::Int8>,      kTiles<DType::Float8E4M3FN>,

@@ -268,24 +268,18 @@ Status bind_fast(const Call& call, Bound& bound) {
                           .left_count = is_wide ? tiles : 0},
                          bound));
   if (rows_of(f) == 0) return Status::success();
-  // PLANQ_TRY is an `if` of its own, which would take the `else`.
   if (is_wide) {
     PLANQ_TRY(launch_wide(call, wide, bound));
   } else if (!few || most_rows(f) > args.others) {
     PLANQ_TRY((launch_tiles<kCache, TensorCoreSteps>(call, args, bound)));
   }
-  if (few) {
-    PLANQ_TRY(launch_few<kCache>(call, args, bound));
-  }
+  if (few) PLANQ_TRY(launch_few<kCache>(call, args, bound));
   return split ? launch_finish(f, shared, bound) : Status::success();
 }
 
-// Behind "tiles" and "model", until a GPU has run all its tests and recorded its digests.
-constexpr std::int16_t kRank = 2;
-
 template <DType kCache>
 constexpr Kernel fast_kernel() {
-  Kernel kernel = make_kernel<kCache, TensorCoreSteps>("wgmma", {90, 90}, kRank);
+  Kernel kernel = make_kernel<kCache, TensorCoreSteps>("wgmma", {90, 90}, 0);
   kernel.workspace = fast_workspace<kCache>;
   kernel.largest_workspace = largest_fast_workspace<kCache>;
   kernel.prepare = prepare_fast<kCache>;

@@ -33,9 +33,9 @@ constexpr int kSkewBytes = 16, kFewScorePitch = kSpan + 8, kFewWeightPitch = kSp
 constexpr int kNowhere = INT32_MIN;
 constexpr int kEight = 8;
 
-// A block's shared memory: booked by one function that counts, or carves.
+// A block's shared memory.
 template <class T>
-struct FewMemory {
+struct FewMemory : CarvedMemory {
   float *scores, *block_most, *fading;  // of each row: its keys; the blocks of the span
   T *query, *weights;
   // Of each key of the span: where it and its value lie, in eights of elements; kNowhere: not in
@@ -46,13 +46,12 @@ struct FewMemory {
   int* lost;                       // of each row
   std::uint8_t* stages;
   int query_pitch, stage_pitch;
-  int bytes = 0;
 
   PLANQ_HD FewMemory(void* from, int rows, int columns, int of_values, int code_bytes,
                      bool measured)
-      : query_pitch(columns + kSkewBytes / 2),
+      : CarvedMemory(from),
+        query_pitch(columns + kSkewBytes / 2),
         stage_pitch((columns > of_values ? columns : of_values) * code_bytes + kSkewBytes) {
-    base_ = static_cast<unsigned char*>(from);
     stages = take<std::uint8_t>(stages_for(rows) * kStageKeys * stage_pitch);
     scores = take<float>(rows * kFewScorePitch);
     weights = take<T>(rows * kFewWeightPitch);
@@ -66,15 +65,6 @@ struct FewMemory {
     state = take<float>(rows * 6);
     lost = take<int>(rows);
   }
-
- private:
-  template <class E>
-  PLANQ_HD E* take(int count) {
-    E* const piece = reinterpret_cast<E*>(base_ + bytes);
-    bytes += (count * static_cast<int>(sizeof(E)) + 15) / 16 * 16;
-    return piece;
-  }
-  unsigned char* base_;
 };
 
 // Two codes, in the low bytes, as numbers of T.

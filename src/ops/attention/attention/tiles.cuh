@@ -38,9 +38,25 @@ struct TileArgs : CudaArgs {
   bool fills = true;   // tokens of no sequence are this kernel's
 };
 
-// A block's shared memory: booked by one function that counts, or carves.
+// Pieces of a block's shared memory, from `from` on. The one constructor of a kind of memory counts
+// its bytes where `from` is null, and carves them otherwise.
+struct CarvedMemory {
+  int bytes = 0;
+
+  PLANQ_HD explicit CarvedMemory(void* from) : from_(static_cast<unsigned char*>(from)) {}
+  template <class E>
+  PLANQ_HD E* take(int count) {
+    E* const piece = reinterpret_cast<E*>(from_ + bytes);
+    bytes += (count * static_cast<int>(sizeof(E)) + 15) / 16 * 16;
+    return piece;
+  }
+
+ private:
+  unsigned char* from_;
+};
+
 template <class T, int kRows>
-struct TileMemory {
+struct TileMemory : CarvedMemory {
   int64_t *key_at, *value_at;  // of the block's keys: elements from the first of the cache
   float *scores, *key_scale, *value_scale;
   float* merged;            // of all spans so far, the values of each row
@@ -48,13 +64,12 @@ struct TileMemory {
   int *first, *end, *kind;  // the same: keys of the block that it sees; what its outputs are
   T *query, *held, *weights;
   int query_pitch, held_pitch, value_columns;
-  int bytes = 0;
 
   PLANQ_HD TileMemory(void* from, int64_t columns, int64_t of_values)
-      : query_pitch(static_cast<int>(columns) + kPad),
+      : CarvedMemory(from),
+        query_pitch(static_cast<int>(columns) + kPad),
         held_pitch(static_cast<int>(columns > of_values ? columns : of_values) + kPad),
         value_columns(static_cast<int>(of_values)) {
-    base_ = static_cast<unsigned char*>(from);
     query = take<T>(kRows * query_pitch);
     held = take<T>(kHeldKeys * held_pitch);
     weights = take<T>(kRows * kWeightPitch);
@@ -70,15 +85,6 @@ struct TileMemory {
     end = take<int>(kRows);
     kind = take<int>(kRows);
   }
-
- private:
-  template <class E>
-  PLANQ_HD E* take(int count) {
-    E* const piece = reinterpret_cast<E*>(base_ + bytes);
-    bytes += (count * static_cast<int>(sizeof(E)) + 15) / 16 * 16;
-    return piece;
-  }
-  unsigned char* base_;
 };
 
 // Eight neighbours of a query or of a cache as numbers of T, which holds each of them exactly.
@@ -630,30 +636,28 @@ __device__ __forceinline__ void fill_token(const CudaArgs& args, int64_t token, 
       args.store(token, head, column, end.lost ? math::canonical_nan<float>() : 0.0f);
   }
 }
-// The rows of a key head of all tokens that no sequence has, or whose sequence is lost.
-__device__ __forceinline__ void fill_rest(const TileArgs& args, bool right, int64_t key_head) {
+// The rows of a key head of tokens that no sequence has, or of all where starts are wrong: from
+// token `first` on every `step`th.
+__device__ __forceinline__ void fill_tokens(const TileArgs& args, bool right, int64_t first,
+                                            int64_t step, int64_t key_head) {
   const Layout& p = args.p;
   const bool lost = !right || !(p.factor(key_head) > 0);
   const int64_t before = right ? p.query_start[0] : p.tokens;
-  for (int64_t token = 0; token < before; ++token) fill_token(args, token, key_head, lost);
+  for (int64_t token = first; token < before; token += step)
+    fill_token(args, token, key_head, lost);
+  if (!right) return;
+  for (int64_t token = p.query_start[p.batch] + first; token < p.tokens; token += step)
+    fill_token(args, token, key_head, lost);
+}
+// The same for all tokens, and those whose sequence is lost.
+__device__ __forceinline__ void fill_rest(const TileArgs& args, bool right, int64_t key_head) {
+  const Layout& p = args.p;
+  fill_tokens(args, right, 0, 1, key_head);
   if (!right) return;
   for (int64_t i = 0; i < p.batch; ++i)
     if (args.is_lost(i, key_head))
       for (int64_t token = p.query_start[i]; token < p.query_start[i + 1]; ++token)
         fill_token(args, token, key_head, true);
-  for (int64_t token = p.query_start[p.batch]; token < p.tokens; ++token)
-    fill_token(args, token, key_head, lost);
-}
-__device__ __forceinline__ void fill_tokens(const TileArgs& args, bool right, int64_t first,
-                                            int64_t key_head) {
-  const Layout& p = args.p;
-  const bool lost = !right || !(p.factor(key_head) > 0);
-  const int64_t before = right ? p.query_start[0] : p.tokens;
-  for (int64_t token = first; token < before; token += args.tiles)
-    fill_token(args, token, key_head, lost);
-  if (!right) return;
-  for (int64_t token = p.query_start[p.batch] + first; token < p.tokens; token += args.tiles)
-    fill_token(args, token, key_head, lost);
 }
 
 // What there is to do, in this order: sequences, their tiles, key heads, spans. Where spans have no
@@ -673,7 +677,7 @@ __global__ void __launch_bounds__(kTileThreads)
     const int64_t key_head = of_span % p.key_heads, of_tiles = of_span / p.key_heads;
     const int64_t own = of_tiles % args.tiles, sequence = of_tiles / args.tiles;
     if (sequence == p.batch) {
-      fill_tokens(args, right, own, key_head);
+      fill_tokens(args, right, own, args.tiles, key_head);
       continue;
     }
     if (!right) continue;

@@ -59,5 +59,7 @@ inline void let_dependents_start() {}
 
 }  // namespace planq::cuda
 
-#define PLANQ_TRY(expression) \
-  if (const ::planq::Status status = (expression); !status.ok()) return status
+#define PLANQ_TRY(expression)                                                     \
+  {                                                                               \
+    if (const ::planq::Status status = (expression); !status.ok()) return status; \
+  }
