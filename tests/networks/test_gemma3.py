@@ -205,6 +205,29 @@ def test_a_text_is_continued_up_to_its_end(machine: Any, path: Path) -> None:
     assert list(model.continued(model.text(60), prompt, 1)) == expected.tokens[:1]
 
 
+def test_where_a_text_ends_no_step_ahead_is_left(path: Path) -> None:
+    """Its digest, its length and what follows are those of a machine whose steps wait."""
+    found = []
+    for machine in (HostMachine, GraphLike):
+        model = small(path, machine(), rows=16)
+        (told,) = completed(model, [PROMPTS[0][:40]], 9, batch=1)
+        end = told.tokens[4]
+        for digested in (True, False):
+            text = model.text(60, digested=digested)
+            made = list(model.continued(text, PROMPTS[0][:40], 9, ends={end}))
+            lengths = [text.length]
+            with pytest.raises(planq.ArgumentError, match="ids: expected tokens, or a text"):
+                model.step([Part(text)])
+            for token in model.continued(text, [made[-1], 3], 9):
+                made.append(token)
+                if len(made) == len(told.tokens):
+                    break
+            lengths.append(text.length)
+            found.append((made, lengths, text.digest() if digested else None))
+    assert found[:2] == found[2:]
+    assert found[0][:2] == found[1][:2]
+
+
 # --- What is refused
 
 

@@ -147,7 +147,10 @@ class Gemma3:
     ) -> Iterator[int]:
         """Continues a text, and yields the tokens as they are known.
 
-        On a GPU a step begins before the token of the one before it is known to the host.
+        On a GPU a step begins before the token of the one before it is known to the host, except
+        of texts with a digest, whose steps wait for their logits anyway. Where the text ends, such
+        a step is dropped: the text has the same length on every machine. What follows it begins
+        with the last token, which is not in the cache yet.
 
         Args:
             text: The text.
@@ -159,12 +162,20 @@ class Gemma3:
         for at in range(0, len(ids), rows):
             last = at + rows >= len(ids)
             made = self.step([Part(text, ids[at : at + rows], asked=int(last))])
+        early = self.machine.graphs and not text.is_digested
         for count in range(1, most + 1):
             further = count < most and text.length < text.most
-            ahead = self.step([Part(text)]) if further and self.machine.graphs else None
+            ahead = self.step([Part(text)]) if further and early else None
             token = int(made.tokens()[-1])
-            yield token
-            if token in ends or not further:
+            goes_on = False
+            try:
+                yield token
+                goes_on = further and token not in ends
+            finally:  # whoever reads may stop, too
+                if not goes_on:
+                    self._made.pop(text, None)
+                    text.length -= ahead is not None
+            if not goes_on:
                 return
             made = ahead or self.step([Part(text)])
 
