@@ -396,7 +396,7 @@ class _Group:
     offset: int = 0
     go: str | None = None
     peers: tuple[str, ...] = ()
-    peer_rows: tuple[int, ...] = ()
+    peer_rows: tuple[int, ...] | None = None
     peer_types: tuple[str, ...] | None = None
 
     def all_shapes(self) -> list[tuple[Any, ...]]:
@@ -422,7 +422,7 @@ class _Group:
     def peers_of(self, shape: tuple[Any, ...], fields: dict[str, Any]) -> tuple[str, ...]:
         types = " ".join(fields[side] for side in ("input_dtype", "output_dtype") if side in fields)
         wanted = self.peer_types is None or types in self.peer_types
-        wanted &= self.models is not None or shape[0] in self.peer_rows
+        wanted &= self.peer_rows is None or shape[0] in self.peer_rows
         return tuple(self.peers) if wanted else ()
 
     def extents(
