@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from planq import _core
-from planq.dtypes import OperandKind
+from planq.dtypes import OperandKind, Role
 from planq.errors import ArgumentError
 from planq.plan import Plan
 
@@ -16,19 +16,27 @@ __all__ = ["Arena"]
 _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
 
 
+_ALWAYS: Final = -1  # every bit of an integer
+
+
 @dataclass(slots=True)
 class _Tensor:
-    """A tensor, and the first and the last step that uses it; None: it is there always."""
+    """A tensor, and the steps that use it: of each whether it needs what the tensor held before."""
 
     nbytes: int
-    steps: tuple[int, int] | None = None
+    steps: dict[int, bool] = field(default_factory=dict)
     kept: bool = False
 
-    def meets(self, other: _Tensor) -> bool:
-        """Whether some step has both."""
-        if self.kept or other.kept or self.steps is None or other.steps is None:
-            return True
-        return self.steps[0] <= other.steps[1] and other.steps[0] <= self.steps[1]
+    def lives(self) -> int:
+        """The steps in which its bytes are its own, as bits of an integer."""
+        if self.kept or not self.steps:
+            return _ALWAYS
+        found, before = 0, None
+        for step, needs in sorted(self.steps.items()):
+            first = before if needs and before is not None else step
+            found |= (2 << step) - (1 << first)
+            before = step
+        return found
 
 
 class Arena:
@@ -46,9 +54,10 @@ class Arena:
             block = numpy.empty(arena.nbytes, numpy.uint8)  # aligned, as a workspace is
 
     Formula:
-        A tensor lives from the first step that uses it to the last one, a kept one always, and the
-        workspace of a plan in its own step. The largest tensor is placed first, and of equal ones
-        the one that was booked first; each goes to the lowest multiple of
+        A tensor lives from the first step that uses it to the last one, but for the steps between a
+        use and the next step that writes all of it without reading it. A kept one lives always, and
+        the workspace of a plan in its own step. The largest tensor is placed first, and of equal
+        ones the one that was booked first; each goes to the lowest multiple of
         ``planq.WORKSPACE_ALIGNMENT`` where it meets no tensor that lives in one of its steps.
 
         So the block has at least the bytes of the step that has most, and at most those of all
@@ -87,17 +96,30 @@ class Arena:
         self._placed = None
 
     def use(self, name: str, step: int) -> None:
-        """Says that a step needs a tensor: from its first step to its last one it stays.
+        """Says that a step needs a tensor: it stays from the step before that uses it.
 
         Raises:
             ArgumentError: No such tensor is booked, or the step is negative.
         """
+        self._used(name, step)[step] = True
+
+    def write(self, name: str, step: int) -> None:
+        """Says that a step writes all of a tensor: what it held is needed no more.
+
+        A step that uses it, too, needs what it held.
+
+        Raises:
+            ArgumentError: No such tensor is booked, or the step is negative.
+        """
+        self._used(name, step).setdefault(step, False)
+
+    def _used(self, name: str, step: int) -> dict[int, bool]:
+        """The steps of a tensor, to which one is to be added."""
         tensor = self._booked(name)
         if step < 0:
             raise ArgumentError("step", "0 or more", str(step))
-        first, last = tensor.steps or (step, step)
-        tensor.steps = min(first, step), max(last, step)
         self._placed = None
+        return tensor.steps
 
     def keep(self, *names: str) -> None:
         """Says that tensors live always: what is written before the first step, or read later.
@@ -110,6 +132,8 @@ class Arena:
 
     def add(self, plan: Plan, **names: str) -> int:
         """Adds the next step: a plan, its workspace, and the names of its operands.
+
+        Outputs are written, as by :meth:`write`, and all other operands are used.
 
         Args:
             plan: The plan. Of a ``Dim`` it has the largest extent.
@@ -132,8 +156,9 @@ class Arena:
             if known is not None and known.nbytes < 0:
                 known.nbytes = specs[operand].nbytes
             self.book(name, specs[operand].nbytes)
-        for name in names.values():
-            self.use(name, step)
+        for operand, name in names.items():
+            is_written = specs[operand].role is Role.OUTPUT
+            (self.write if is_written else self.use)(name, step)
         self._add_workspace(plan, step)
         self._steps += 1
         return step
@@ -194,20 +219,18 @@ class Arena:
 def _placed(tensors: dict[str, _Tensor]) -> tuple[dict[str, int], int]:
     """Places tensors, the largest first, each at the lowest place that is free in its steps."""
     offsets: dict[str, int] = {}
-    taken: list[tuple[int, int, int]] = []  # offset, end, and the tensor's number
-    listed, end = list(tensors.values()), 0
-    order = sorted(range(len(listed)), key=lambda i: -listed[i].nbytes)
-    names = list(tensors)
-    for i in order:
-        size, offset = aligned(listed[i].nbytes), 0
-        for first, last, other in taken:
+    taken: list[tuple[int, int, int]] = []  # offset, end, and the steps of the tensor there
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: -item[1].nbytes):
+        size, lives, offset = aligned(tensor.nbytes), tensor.lives(), 0
+        for first, last, others in taken:
             if first >= offset + size:
                 break
-            if last > offset and listed[i].meets(listed[other]):
+            if last > offset and lives & others:
                 offset = last
-        offsets[names[i]] = offset
+        offsets[name] = offset
         if size:
-            bisect.insort(taken, (offset, offset + size, i))
+            bisect.insort(taken, (offset, offset + size, lives))
         end = max(end, offset + size)
     return offsets, end
 

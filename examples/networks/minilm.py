@@ -24,6 +24,7 @@ import itertools
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,7 +32,8 @@ import ml_dtypes
 import numpy as np
 
 import planq
-from planq.networks import machine_of, room
+from planq.networks import Places, machine_of
+from planq.networks.places import workspace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from planq.networks import Machine
 
 Array = np.ndarray[Any, Any]
+Shapes = dict[str, tuple[tuple[int, ...], Any]]
 BF16 = np.dtype(ml_dtypes.bfloat16)
 BIT_EXACT = planq.PlanPreference(determinism=planq.Determinism.BIT_EXACT, batch_invariant=True)
 # Of each scheme, the least mean cosine to float32.
@@ -113,7 +116,7 @@ class Limits:
     grain: int | None = None
 
 
-# --- What the arena holds
+# --- What the block holds
 
 
 def weights_of(tensors: Mapping[str, Array], sizes: Sizes, scheme: str) -> dict[str, Array]:
@@ -173,25 +176,25 @@ def constants_of(sizes: Sizes, limits: Limits) -> dict[str, Array]:
     }
 
 
-def rows_of(sizes: Sizes, scheme: str) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Shape and type of a row of the tensors whose rows are tokens."""
+def rows_of(sizes: Sizes, scheme: str, rows: int) -> Shapes:
+    """Shape and type of the tensors whose rows are tokens."""
     width, inner = sizes.width, sizes.inner
-    rows: dict[str, tuple[tuple[int, ...], Any]] = {
-        "place": ((width,), "float32"),
-        "sum": ((width,), BF16),
-        "hidden": ((width,), BF16),
-        "qkv": ((3 * width,), BF16),
-        "heads": ((width,), BF16),
-        "wide": ((inner,), BF16),
+    made: Shapes = {
+        "placed": ((rows, width), "float32"),
+        "sum": ((rows, width), BF16),
+        "hidden": ((rows, width), BF16),
+        "qkv": ((rows, 3 * width), BF16),
+        "heads": ((rows, width), BF16),
+        "wide": ((rows, inner), BF16),
     }
     if scheme == "bfloat16":
-        return rows | {"inner": ((inner,), BF16)}
+        return made | {"inner": ((rows, inner), BF16)}
     for name, columns in {"hidden": width, "heads": width, "inner": inner}.items():
-        rows |= {f"{name} codes": ((columns,), "int8"), f"{name} scale": ((), "float32")}
-    return rows
+        made |= {f"{name} codes": ((rows, columns), "int8"), f"{name} scale": ((rows,), "float32")}
+    return made
 
 
-def others_of(sizes: Sizes, limits: Limits) -> dict[str, tuple[tuple[int, ...], Any]]:
+def others_of(sizes: Sizes, limits: Limits) -> Shapes:
     """Shape and type of the other tensors."""
     inputs = Inputs.size(limits.sentences, limits.tokens, limits.longest)
     return {
@@ -325,6 +328,152 @@ def attention_of(sizes: Sizes, limits: Limits, sentences: int) -> dict[str, plan
     }
 
 
+class Launches:
+    """Those of a step in order, each with the name of its plan, of tensors with or without memory.
+
+    Args:
+        sizes: Of the model.
+        limits: Of any step.
+        scheme: Of the products.
+        tensors: All that there are, by name.
+        sentences: The most that the step takes.
+        rows: The most tokens that they have together.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        limits: Limits,
+        scheme: str,
+        tensors: Mapping[str, Any],
+        sentences: int,
+        rows: int,
+    ) -> None:
+        self.sizes, self.limits, self.scheme, self.tensors = sizes, limits, scheme, tensors
+        self.sentences, self.rows = sentences, rows
+        self.input = tensors["input"][: Inputs.size(sentences, rows, limits.longest)]
+        self.given = Inputs.cut(self.input, sentences, rows, limits.longest)
+        self.at = {name: tensors[name][:rows] for name in rows_of(sizes, scheme, rows)}
+        self.output = tensors["output"][:sentences]
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Names and args."""
+        yield from self._embeddings()
+        yield from self._layers()
+        yield from self._ends()
+
+    def _embeddings(self) -> Iterator[tuple[str, Any]]:
+        """From tokens to the first hidden state."""
+        at = self.at
+        indices = {"word": self.given.word, "place": self.given.place}
+        outputs = {"word": at["sum"], "place": at["placed"]}
+        for name, index in indices.items():
+            yield (
+                name,
+                planq.EmbeddingArgs(
+                    table=self.tensors[name],
+                    index=index,
+                    output=outputs[name],
+                    invalid=self.tensors["invalid"],
+                ),
+            )
+        yield self._norm("first norm", "first norm", input=at["sum"], residual=at["placed"])
+
+    def _layers(self) -> Iterator[tuple[str, Any]]:
+        """From a hidden state to the next, layer by layer."""
+        at, sizes = self.at, self.sizes
+        for i in range(sizes.layers):
+            yield self._product(i, "qkv", "hidden", output=at["qkv"])
+            yield self._attention()
+            if self.scheme == "w8a8":
+                args = planq.DynamicRangeQuantizeArgs(input=at["heads"], **self._results("heads"))
+                yield "quantize", args
+            yield self._product(i, "mix", "heads", output=at["sum"], residual=at["hidden"])
+            yield self._norm("norm", f"{i} mix norm", input=at["sum"])
+            yield self._product(i, "widen", "hidden", output=at["wide"])
+            yield "gelu", planq.ActivationArgs(input=at["wide"], **self._results("inner"))
+            yield self._product(i, "narrow", "inner", output=at["sum"], residual=at["hidden"])
+            yield self._norm("norm", f"{i} narrow norm", input=at["sum"])
+
+    def _attention(self) -> tuple[str, Any]:
+        """Queries are those of this step's rows. Keys and values are pages of all rows."""
+        sizes, width = self.sizes, self.sizes.width
+        pages = self.tensors["qkv"]
+        args = planq.AttentionArgs(
+            query=self.at["qkv"][:, :width].reshape(self.rows, sizes.heads, sizes.head),
+            key_cache=self._pages(pages[:, width : 2 * width]),
+            value_cache=self._pages(pages[:, 2 * width :]),
+            output=self.at["heads"].reshape(self.rows, sizes.heads, sizes.head),
+            query_start=self.given.start,
+            key_length=self.given.length,
+            block_table=self.given.row,
+            scale=sizes.head**-0.5,
+        )
+        return "attention", args
+
+    def _ends(self) -> Iterator[tuple[str, Any]]:
+        """From the last hidden state to a unit vector for each sentence."""
+        sizes, tensors = self.sizes, self.tensors
+        mean = tensors["mean"][: self.sentences]
+        values = self._pages(tensors["hidden"])
+        args = planq.AttentionArgs(
+            query=tensors["zeros"][: self.sentences],
+            key_cache=values,
+            value_cache=values,
+            output=mean.reshape(self.sentences, sizes.heads, sizes.head),
+            query_start=tensors["each"][: self.sentences + 1],
+            key_length=self.given.length,
+            block_table=self.given.row,
+            scale=1.0,
+        )
+        yield "mean", args
+        norm = planq.RmsNormArgs(
+            input=mean, weight=tensors["unit.weight"], output=self.output, eps=NO_ROW
+        )
+        yield "unit", norm
+
+    def _product(self, layer: int, name: str, source: str, **operands: Any) -> tuple[str, Any]:
+        """A product of what `source` holds, with its bias."""
+        tensors = self.tensors
+        operands |= {
+            "weight": tensors[f"{layer} {name}.weight"],
+            "bias": tensors[f"{layer} {name}.bias"],
+        }
+        if self.scheme == "bfloat16":
+            return name, planq.MatmulArgs(input=self.at[source], **operands)
+        args = planq.LinearW8A8Args(
+            input=self.at[f"{source} codes"],
+            input_scale=self.at[f"{source} scale"],
+            weight_scale=tensors[f"{layer} {name}.weight_scale"],
+            **operands,
+        )
+        return name, args
+
+    def _norm(self, plan: str, name: str, **operands: Any) -> tuple[str, Any]:
+        """A norm, whose results are the hidden state."""
+        tensors = self.tensors
+        if self.scheme == "w8a8":
+            operands["floating_output"] = self.at["hidden"]
+        args = planq.LayerNormArgs(
+            weight=tensors[f"{name}.weight"],
+            bias=tensors[f"{name}.bias"],
+            eps=self.sizes.epsilon,
+            **operands,
+            **self._results("hidden"),
+        )
+        return plan, args
+
+    def _results(self, name: str) -> dict[str, Any]:
+        """Where the next product finds its input: numbers, or codes and their scales."""
+        if self.scheme == "bfloat16":
+            return {"output": self.at[name]}
+        return {"output": self.at[f"{name} codes"], "scale": self.at[f"{name} scale"]}
+
+    def _pages(self, rows: Any) -> Any:
+        """Rows of tokens as pages of a cache, each of one token."""
+        return rows.reshape(self.limits.tokens, 1, self.sizes.heads, self.sizes.head)
+
+
 class Step:
     """The launches for some sentences of so many tokens, bound once, and on a GPU one graph.
 
@@ -335,22 +484,16 @@ class Step:
     """
 
     def __init__(self, encoder: Encoder, sentences: int, rows: int) -> None:
-        self.encoder, self.machine = encoder, encoder.machine
+        self.machine, self.limits = encoder.machine, encoder.limits
         self.sentences, self.rows = sentences, rows
-        limits = encoder.limits
-        self.size = Inputs.size(sentences, rows, limits.longest)
-        self.input = encoder.whole["input"][: self.size]
-        self.given = Inputs.cut(self.input, sentences, rows, limits.longest)
-        names = rows_of(encoder.sizes, encoder.scheme)
-        self.at = {name: encoder.whole[name][:rows] for name in names}
-        self.output = encoder.whole["output"][:sentences]
-        self.launches = [*self._embeddings(), *self._layers(), *self._ends()]
+        made = encoder.launches(encoder.whole, sentences, rows)
+        self.input, self.at, self.output = made.input, made.at, made.output
+        self.launches = [encoder.bound(sentences, name, args) for name, args in made]
         self.run = self.machine.captured(self._run)
 
     def fill(self, batch: Sequence[Sequence[int]]) -> None:
         """Gives it the tokens of sentences. Rows without a token are of no sentence."""
-        host = np.zeros(self.size, np.int32)
-        longest = self.encoder.limits.longest
+        host, longest = np.zeros(len(self.input), np.int32), self.limits.longest
         given = Inputs.cut(host, self.sentences, self.rows, longest)
         ends = np.cumsum([len(sentence) for sentence in batch])
         given.word[: ends[-1]] = np.concatenate(batch)
@@ -364,121 +507,6 @@ class Step:
     def _run(self) -> None:
         for launch in self.launches:
             launch(self.machine.stream)
-
-    def _embeddings(self) -> Iterator[Any]:
-        """From tokens to the first hidden state."""
-        at = self.at
-        indices = {"word": self.given.word, "place": self.given.place}
-        outputs = {"word": at["sum"], "place": at["place"]}
-        for name, index in indices.items():
-            args = planq.EmbeddingArgs(
-                table=self.encoder.weights[name],
-                index=index,
-                output=outputs[name],
-                invalid=self.encoder.whole["invalid"],
-            )
-            yield self._bound(name, args)
-        yield self._norm("first norm", "first norm", input=at["sum"], residual=at["place"])
-
-    def _layers(self) -> Iterator[Any]:
-        """From a hidden state to the next, layer by layer."""
-        at, sizes = self.at, self.encoder.sizes
-        for i in range(sizes.layers):
-            yield self._product(i, "qkv", "hidden", output=at["qkv"])
-            yield self._attention()
-            if self.encoder.scheme == "w8a8":
-                args = planq.DynamicRangeQuantizeArgs(input=at["heads"], **self._results("heads"))
-                yield self._bound("quantize", args)
-            yield self._product(i, "mix", "heads", output=at["sum"], residual=at["hidden"])
-            yield self._norm("norm", f"{i} mix norm", input=at["sum"])
-            yield self._product(i, "widen", "hidden", output=at["wide"])
-            args = planq.ActivationArgs(input=at["wide"], **self._results("inner"))
-            yield self._bound("gelu", args)
-            yield self._product(i, "narrow", "inner", output=at["sum"], residual=at["hidden"])
-            yield self._norm("norm", f"{i} narrow norm", input=at["sum"])
-
-    def _attention(self) -> Any:
-        """Queries are those of this step's rows. Keys and values are pages of all rows."""
-        sizes, width = self.encoder.sizes, self.encoder.sizes.width
-        pages = self.encoder.whole["qkv"]
-        args = planq.AttentionArgs(
-            query=self.at["qkv"][:, :width].reshape(self.rows, sizes.heads, sizes.head),
-            key_cache=self._pages(pages[:, width : 2 * width]),
-            value_cache=self._pages(pages[:, 2 * width :]),
-            output=self.at["heads"].reshape(self.rows, sizes.heads, sizes.head),
-            query_start=self.given.start,
-            key_length=self.given.length,
-            block_table=self.given.row,
-            scale=sizes.head**-0.5,
-        )
-        return self._bound("attention", args)
-
-    def _ends(self) -> Iterator[Any]:
-        """From the last hidden state to a unit vector for each sentence."""
-        sizes, constants = self.encoder.sizes, self.encoder.weights
-        mean = self.encoder.whole["mean"][: self.sentences]
-        values = self._pages(self.encoder.whole["hidden"])
-        args = planq.AttentionArgs(
-            query=constants["zeros"][: self.sentences],
-            key_cache=values,
-            value_cache=values,
-            output=mean.reshape(self.sentences, sizes.heads, sizes.head),
-            query_start=constants["each"][: self.sentences + 1],
-            key_length=self.given.length,
-            block_table=self.given.row,
-            scale=1.0,
-        )
-        yield self._bound("mean", args)
-        norm = planq.RmsNormArgs(
-            input=mean, weight=constants["unit.weight"], output=self.output, eps=NO_ROW
-        )
-        yield self._bound("unit", norm)
-
-    def _product(self, layer: int, name: str, source: str, **operands: Any) -> Any:
-        """A product of what `source` holds, with its bias."""
-        weights = self.encoder.weights
-        operands |= {
-            "weight": weights[f"{layer} {name}.weight"],
-            "bias": weights[f"{layer} {name}.bias"],
-        }
-        if self.encoder.scheme == "bfloat16":
-            return self._bound(name, planq.MatmulArgs(input=self.at[source], **operands))
-        args = planq.LinearW8A8Args(
-            input=self.at[f"{source} codes"],
-            input_scale=self.at[f"{source} scale"],
-            weight_scale=weights[f"{layer} {name}.weight_scale"],
-            **operands,
-        )
-        return self._bound(name, args)
-
-    def _norm(self, plan: str, name: str, **operands: Any) -> Any:
-        """A norm, whose results are the hidden state."""
-        weights = self.encoder.weights
-        if self.encoder.scheme == "w8a8":
-            operands["floating_output"] = self.at["hidden"]
-        args = planq.LayerNormArgs(
-            weight=weights[f"{name}.weight"],
-            bias=weights[f"{name}.bias"],
-            eps=self.encoder.sizes.epsilon,
-            **operands,
-            **self._results("hidden"),
-        )
-        return self._bound(plan, args)
-
-    def _results(self, name: str) -> dict[str, Any]:
-        """Where the next product finds its input: numbers, or codes and their scales."""
-        if self.encoder.scheme == "bfloat16":
-            return {"output": self.at[name]}
-        return {"output": self.at[f"{name} codes"], "scale": self.at[f"{name} scale"]}
-
-    def _pages(self, rows: Any) -> Any:
-        """Rows of tokens as pages of a cache, each of one token."""
-        sizes = self.encoder.sizes
-        return rows.reshape(self.encoder.limits.tokens, 1, sizes.heads, sizes.head)
-
-    def _bound(self, name: str, args: object) -> Any:
-        plan = self.encoder.plan(name, self.sentences)
-        return plan.bind(self.encoder.workspace(plan.workspace_size()), args)
 
 
 class Encoder:
@@ -520,15 +548,10 @@ class Encoder:
             for desc in each.values()
         }
         held = weights_of(tensors, sizes, scheme) | constants_of(sizes, limits)
-        shapes = others_of(sizes, limits)
-        for name, (row, dtype) in rows_of(sizes, scheme).items():
-            shapes[name] = (limits.tokens, *row), dtype
-        most = max(plan.workspace_size() for plan in self._plans.values())
-        shapes["workspace"] = (most,), "uint8"
-        arrays = [(array.shape, array.dtype) for array in held.values()]
-        machine.reserve(room([*arrays, *shapes.values()]))
-        self.weights = {name: machine.put(array) for name, array in held.items()}
-        self.whole = {name: machine.arena.empty(*each) for name, each in shapes.items()}
+        self.whole = self._places(held).on(machine)
+        self.weights = {name: self.whole[name] for name in held}
+        for name, array in held.items():
+            machine.put(self.weights[name], array)
         self._steps: dict[tuple[int, int], Step] = {}
 
     def embed(self, sentences: Sequence[Sequence[int]]) -> Array:
@@ -547,13 +570,34 @@ class Encoder:
         found = [landed() for landed in fetched]
         return np.concatenate([np.empty((0, self.sizes.width), np.float32), *found])
 
+    def launches(self, tensors: Mapping[str, Any], sentences: int, rows: int) -> Launches:
+        """Those of a step, of its own tensors or of others by their names."""
+        return Launches(self.sizes, self.limits, self.scheme, tensors, sentences, rows)
+
+    def bound(self, sentences: int, name: str, args: Any) -> Any:
+        """A launch of a step for up to so many sentences."""
+        plan = self.plan(name, sentences)
+        return plan.bind(self.whole[workspace_name(plan)] if plan.workspace_size() else None, args)
+
     def plan(self, name: str, sentences: int) -> planq.Plan:
         """That of a kind of launch, for steps of up to so many sentences."""
         return self._plans[self._descriptors[sentences][name]]
 
-    def workspace(self, nbytes: int) -> Any:
-        """Memory that launches use one after another."""
-        return self.whole["workspace"][:nbytes] if nbytes else None
+    def _places(self, held: Mapping[str, Array]) -> Places:
+        """Where tensors lie: some share bytes, by the launches that use them."""
+        rows, others = self.limits.tokens, others_of(self.sizes, self.limits)
+        arrays = {name: (array.shape, array.dtype) for name, array in held.items()}
+        shared = rows_of(self.sizes, self.scheme, rows)
+        places = Places(arrays | others, shared)
+        for sentences in self._descriptors:
+            places.trace(partial(self._operands, sentences), shared)
+        return places
+
+    def _operands(
+        self, sentences: int, tensors: Mapping[str, Any]
+    ) -> Iterator[tuple[planq.Plan, Any]]:
+        for name, args in self.launches(tensors, sentences, self.limits.tokens):
+            yield self.plan(name, sentences), args
 
     def step(self, sentences: int, tokens: int) -> Step:
         """One that takes so many sentences of so many tokens; others of its size take it, too."""

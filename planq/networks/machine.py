@@ -3,17 +3,18 @@
 A network of plans needs little of a machine, and the same of a host and of a GPU::
 
     machine = machine_of("cuda")                       # or "host", "cuda:1"
-    machine.reserve(room([((512, 640), "float32"), ...]))   # all that the network needs, once
-    hidden = machine.arena.empty((512, 640), "float32")
-    weight = machine.put(blocks)
-    launch = plan.bind(None, planq.XArgs(input=hidden, weight=weight, ...))
+    places = Places({"hidden": ((512, 640), "float32"), "weight": (blocks.shape, "uint8"), ...})
+    held = places.on(machine)                          # all that the network needs, once
+    machine.put(held["weight"], blocks)
+    launch = plan.bind(None, planq.XArgs(input=held["hidden"], weight=held["weight"], ...))
     step = machine.captured(lambda: launch(machine.stream))
     machine.fill(ids, array)                           # before each step
     step()
-    machine.get(hidden)
+    machine.get(held["hidden"])
 
-A tensor of a host is a NumPy array. A tensor of a GPU is a :class:`CudaTensor`, which planq takes
-as an operand. Both have ``shape``, ``dtype``, ``reshape`` and slices of rows and of columns.
+:class:`planq.networks.Places` says where tensors lie in the block. A tensor of a host is a NumPy
+array. A tensor of a GPU is a :class:`CudaTensor`, which planq takes as an operand. Both have
+``shape``, ``dtype``, ``reshape`` and slices of rows and of columns.
 
 A GPU needs the package ``cuda-python`` (``pip install 'planq[cuda]'``), and nothing else.
 """
@@ -33,7 +34,6 @@ import numpy as np
 
 import planq
 from planq._nearest import did_you_mean
-from planq.arena import aligned
 from planq.driver import checked, current, driver
 from planq.errors import ArgumentError, PlanqError
 from planq.executors import DeviceError, require_device
@@ -56,31 +56,36 @@ class Machine(Protocol):
 
     Attributes:
         name: ``host`` or ``cuda:N``.
+        nbytes: The bytes of its block; None: there is none yet.
         stream: What plans take.
         graphs: Whether :meth:`captured` makes graphs, which are worth few numbers of rows, and
             whether launches return before they have run.
     """
 
     name: str
+    nbytes: int | None
     stream: Any
     graphs: bool
 
-    @property
-    def arena(self) -> Arena:
-        """The block of memory that :meth:`reserve` made."""
-
-    def reserve(self, nbytes: int) -> Arena:
-        """Allocates the one block of memory that a network lives in.
-
-        Its size is known before: :func:`room` counts it. It does not grow.
+    def reserve(self, nbytes: int) -> None:
+        """Allocates the one block of memory that a network lives in. It does not grow.
 
         Raises:
             ArgumentError: There is one already. Each network has a machine of its own.
             PlanqError: There is not so much memory.
         """
 
-    def put(self, array: Array) -> Any:
-        """Copies an array, such as a weight, into the arena, and waits."""
+    def tensor(self, offset: int, shape: Shape, dtype: Any) -> Any:
+        """A tensor without gaps, so many bytes behind the beginning of the block.
+
+        What it holds is undefined until somebody writes it.
+
+        Raises:
+            ArgumentError: The block ends before it, or is not reserved.
+        """
+
+    def put(self, tensor: Any, array: Array) -> None:
+        """Copies an array, such as a weight, into a tensor, and waits."""
 
     def fill(self, tensor: Any, array: Array) -> None:
         """Copies an array into a tensor, after what the stream has to do before.
@@ -133,61 +138,22 @@ def machine_of(name: str, threads: int | None = None) -> Machine:
     return CudaMachine(int(matched[1] or 0))
 
 
-def room(tensors: Iterable[tuple[Shape, Any]]) -> int:
-    """The bytes of an arena for tensors of these shapes and types."""
-    sizes = (math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in tensors)
-    return sum(aligned(size) for size in sizes)
-
-
-class Arena:
-    """A block of memory, of which tensors are cut one behind another.
-
-    Where tensors may share bytes, :class:`planq.Arena` says the places.
-
-    Args:
-        nbytes: Its size.
-        cut: Makes a tensor of so many bytes behind the beginning.
-    """
-
-    def __init__(self, nbytes: int, cut: Callable[[int, Shape, Any], Any]) -> None:
-        self.nbytes, self.used, self._cut = nbytes, 0, cut
-
-    def empty(self, shape: Shape, dtype: Any) -> Any:
-        """A tensor without gaps, aligned to 256 bytes; what it holds is undefined.
-
-        Raises:
-            ArgumentError: The arena has no room for it.
-        """
-        kind = np.dtype(dtype)
-        size = math.prod(shape) * kind.itemsize
-        if size > self.nbytes - self.used:
-            expected = f"at most {self.nbytes - self.used} bytes, which are left of the arena's"
-            actual = f"{size} for {tuple(shape)} {kind.name}"
-            raise ArgumentError("arena", f"{expected} {self.nbytes}", actual)
-        made = self._cut(self.used, tuple(shape), kind)
-        self.used = min(self.nbytes, self.used + aligned(size))
-        return made
-
-
 class _Reserving:
-    """The arena of a machine."""
+    """The block of a machine: its bytes, once it has one."""
 
-    _arena: Arena | None = None
+    nbytes: int | None = None
 
-    @property
-    def arena(self) -> Arena:
-        """The block of memory that ``reserve`` made."""
-        if self._arena is None:
-            raise ArgumentError("arena", "memory that `reserve` has made", "none")
-        return self._arena
+    def _require_none(self) -> None:
+        if self.nbytes is not None:
+            raise ArgumentError("memory", "one block, of one network", "another")
 
-    def _reserved(self, nbytes: int, cut: Callable[[int, Shape, Any], Any]) -> Arena:
-        self._arena = Arena(nbytes, cut)
-        return self._arena
-
-    def _refuse_another(self) -> None:
-        if self._arena is not None:
-            raise ArgumentError("arena", "one, of one network", "another")
+    def _require_inside(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> None:
+        if self.nbytes is None:
+            raise ArgumentError("memory", "a block that `reserve` has made", "none")
+        nbytes = math.prod(shape) * dtype.itemsize
+        if not 0 <= offset <= self.nbytes - nbytes:
+            expected = f"{nbytes} bytes inside of a block of {self.nbytes}"
+            raise ArgumentError("offset", expected, str(offset))
 
 
 # --- A host
@@ -201,26 +167,27 @@ class HostMachine(_Reserving):
     def __init__(self, threads: int | None = None) -> None:
         self.stream: Any = planq.HOST if threads is None else planq.host_stream(threads=threads)
 
-    def reserve(self, nbytes: int) -> Arena:
-        """Allocates the arena. A large one has large pages, as far as the system gives them.
+    def reserve(self, nbytes: int) -> None:
+        """Allocates the block. A large one has large pages, as far as the system gives them.
 
         Small pages cost a third of the speed of a single token's products.
         """
-        self._refuse_another()
+        self._require_none()
         whole = np.empty(nbytes + ALIGNMENT, np.uint8)
-        first = -whole.ctypes.data % ALIGNMENT
+        self._block = whole[-whole.ctypes.data % ALIGNMENT :][:nbytes]
+        self.nbytes = nbytes
 
-        def cut(offset: int, shape: Shape, dtype: np.dtype[Any]) -> Array:
-            own = whole[first + offset :][: math.prod(shape) * dtype.itemsize]
-            return own.view(dtype).reshape(shape)
-
-        return self._reserved(nbytes, cut)
-
-    def put(self, array: Array) -> Array:
-        """Copies an array into the arena."""
-        made: Array = self.arena.empty(array.shape, array.dtype)
-        made[...] = array
+    def tensor(self, offset: int, shape: Shape, dtype: Any) -> Array:
+        """An array in the block."""
+        kind = np.dtype(dtype)
+        self._require_inside(offset, shape, kind)
+        own = self._block[offset:][: math.prod(shape) * kind.itemsize]
+        made: Array = own.view(kind).reshape(shape)
         return made
+
+    def put(self, tensor: Array, array: Array) -> None:
+        """Copies an array."""
+        self.fill(tensor, array)
 
     def fill(self, tensor: Array, array: Array) -> None:
         """Copies an array."""
@@ -281,24 +248,27 @@ class CudaMachine(_Reserving):
         self.stream: Any = planq.cuda_stream(self._stream, index)
         self.pinned = _PinnedPool(index, self._stream)
 
-    def reserve(self, nbytes: int) -> Arena:
-        """Allocates the arena."""
-        self._refuse_another()
-        block = _Block(self.index, nbytes)
+    def reserve(self, nbytes: int) -> None:
+        """Allocates the block."""
+        self._require_none()
+        self._block = _Block(self.index, nbytes)
+        self.nbytes = nbytes
 
-        def cut(offset: int, shape: Shape, dtype: np.dtype[Any]) -> CudaTensor:
-            return CudaTensor(block, block.pointer + offset, shape, dtype, Place(self.index))
+    def tensor(self, offset: int, shape: Shape, dtype: Any) -> CudaTensor:
+        """A tensor in the block."""
+        kind = np.dtype(dtype)
+        self._require_inside(offset, shape, kind)
+        block = self._block
+        return CudaTensor(block, block.pointer + offset, shape, kind, Place(self.index))
 
-        return self._reserved(nbytes, cut)
-
-    def put(self, array: Array) -> CudaTensor:
-        """Copies an array into the arena, and waits."""
+    def put(self, tensor: CudaTensor, array: Array) -> None:
+        """Copies an array into a tensor, and waits."""
+        _require_alike(tensor, array)
+        _require_dense(tensor)
         whole = np.ascontiguousarray(array)
-        made: CudaTensor = self.arena.empty(whole.shape, whole.dtype)
         with current(self.index) as calls:
-            self._enqueue(calls, made.pointer, whole.ctypes.data, whole.nbytes)
+            self._enqueue(calls, tensor.pointer, whole.ctypes.data, whole.nbytes)
             self._wait(calls)
-        return made
 
     def fill(self, tensor: CudaTensor, array: Array) -> None:
         """Copies an array by way of pinned memory, which is used again when the copy is done."""

@@ -54,6 +54,63 @@ def test_no_two_tensors_of_a_step_share_a_byte() -> None:
     assert gained > 100
 
 
+def test_what_is_written_anew_was_not_needed_before() -> None:
+    """Of many random uses and writes, each step by itself: who needs bytes there has them alone."""
+    draw = np.random.default_rng(1)
+    gained = 0
+    for _ in range(100):
+        names = [f"t{i}" for i in range(draw.integers(2, 12))]
+        without, arena = planq.Arena(), planq.Arena()
+        sizes = {name: int(draw.integers(1, 5000)) for name in names}
+        told = {name: {} for name in names}
+        for name in names:
+            for step in sorted(draw.choice(12, draw.integers(1, 5), replace=False).tolist()):
+                told[name][step] = bool(draw.integers(2))
+            for each in (without, arena):
+                each.book(name, sizes[name])
+            for step, reads in told[name].items():
+                without.use(name, step)
+                (arena.use if reads else arena.write)(name, step)
+        owner: dict[int, str] = {}
+        for step in range(12):
+            for name in names:
+                span = range(arena.offset(name), arena.offset(name) + sizes[name], ALIGNMENT)
+                reads = told[name].get(step)
+                if reads and any(earlier < step for earlier in told[name]):
+                    assert all(owner[at] == name for at in span)
+            for name in names:
+                if step in told[name]:
+                    span = range(arena.offset(name), arena.offset(name) + sizes[name], ALIGNMENT)
+                    owner |= dict.fromkeys(span, name)
+            both = [name for name in names if step in told[name]]
+            for a, b in itertools.combinations(both, 2):
+                places = (arena.offset(a), arena.offset(b))
+                assert places[0] + sizes[a] <= places[1] or places[1] + sizes[b] <= places[0]
+        assert arena.nbytes <= sum(map(up, sizes.values()))
+        gained += arena.nbytes < without.nbytes
+    assert gained > 30
+
+
+def test_a_tensor_of_every_layer_leaves_its_bytes_to_others_between() -> None:
+    arena = planq.Arena()
+    for name in ("codes", "inner"):
+        arena.book(name, 1000)
+    for layer in range(3):
+        arena.write("codes", 4 * layer)
+        arena.use("codes", 4 * layer + 1)
+        arena.write("inner", 4 * layer + 2)
+        arena.use("inner", 4 * layer + 3)
+    assert arena.nbytes == 1024
+    # A step that reads it, too, needs what it holds; also one that is told in the other order.
+    arena.use("codes", 8)
+    assert arena.nbytes == 2048
+    for order in (("use", "write"), ("write", "use")):
+        both = booked({"a": (1, 0, 0), "b": (1, 1, 1)})
+        for name in order:
+            getattr(both, name)("a", 2)
+        assert both.nbytes == 512
+
+
 def test_places_of_a_chain() -> None:
     """Three tensors of a chain take the place of two; equal inputs have equal places."""
     chain = {"a": (1000, 0, 1), "b": (1000, 1, 2), "c": (1000, 2, 3), "small": (1, 0, 3)}
@@ -103,6 +160,18 @@ def args_of(plan: planq.Plan) -> Any:
     return next(o.args for o in planq.operators() if o.name == plan.descriptor.operator)
 
 
+def test_outputs_of_plans_are_written_anew() -> None:
+    """The codes of the last step were those of the first; in between they have no bytes."""
+    for beside, shares in enumerate([False, False, True, False]):
+        arena = planq.Arena()
+        for desc, names in layers():
+            codes = {operand: "codes" for operand, name in names.items() if name.endswith("codes")}
+            arena.add(planq.Plan.select(planq.HOST, desc), **codes)
+        arena.book("large", 1 << 30)  # the first to be placed
+        arena.use("large", beside)
+        assert (arena.offset("codes") < 1 << 30) == shares, beside
+
+
 def test_plans_run_in_one_block_as_they_do_apart() -> None:
     """With their workspaces; what a tensor's bytes held before does not matter."""
     arena, plans, specs = planq.Arena(), [], {}
@@ -147,6 +216,8 @@ def test_what_is_wrong_is_named() -> None:
         (lambda: arena.book("b", -1), "b: expected 0 bytes or more, got -1"),
         (lambda: arena.use("b", 0), "b: expected a tensor that is booked"),
         (lambda: arena.use("a", -1), "step: expected 0 or more, got -1"),
+        (lambda: arena.write("b", 0), "b: expected a tensor that is booked"),
+        (lambda: arena.write("a", -1), "step: expected 0 or more, got -1"),
         (lambda: arena.offset("b"), "b: expected a tensor that is booked"),
         (lambda: arena.workspace(0), "step: expected one of 0 steps, got 0"),
         (lambda: arena.add(plan, weight="w"), "weight: expected one of input, output, scale"),

@@ -21,6 +21,7 @@ from planq.checkpoint.failure import CheckpointError, TensorError
 from planq.machine import instruction_sets
 from planq.networks import machine_of
 from planq.networks.gemma3 import Gemma3, Limits, Part, network
+from planq.networks.gemma3.launches import INPUTS
 from planq.networks.gemma3.schedule import completed
 from planq.networks.machine import HostMachine
 from planq.networks.pages import Pages, PagesError
@@ -362,9 +363,34 @@ def test_a_watch_is_told_of_every_launch(path: Path) -> None:
     assert seen.count("attention of 1, windowed") == LAYERS - 1
 
 
-def test_everything_lies_in_one_arena(path: Path) -> None:
+def test_everything_lies_in_one_block(path: Path) -> None:
+    """Activations share bytes. Weights, the cache and what outlives a step have theirs alone."""
     model = small(path)
-    arena = model.machine.arena
-    assert arena.used == arena.nbytes
-    with pytest.raises(planq.ArgumentError, match="arena: expected one, of one network"):
+    spans = {
+        name: (tensor.ctypes.data, tensor.ctypes.data + tensor.nbytes)
+        for name, tensor in model.memory.items()
+    }
+    nbytes = max(end for _, end in spans.values()) - min(first for first, _ in spans.values())
+    assert nbytes <= model.machine.nbytes < sum(end - first for first, end in spans.values())
+    for name in (*model.weights, "cache", "made", "zeros", "turns", "windowed turns", *INPUTS):
+        first, end = spans[name]
+        others = [each for other, each in spans.items() if other != name]
+        assert all(end <= left or right <= first for left, right in others), name
+    with pytest.raises(planq.ArgumentError, match="memory: expected one block, of one network"):
         small(path, model.machine)
+
+
+def test_what_no_launch_needs_any_more_may_be_anything(path: Path) -> None:
+    """All that is shared is spoiled between steps, and digests are as before."""
+    model, ids = small(path), PROMPTS[0][:20]
+    kept = {*model.weights, "cache", "made", "zeros", "turns", "windowed turns", "invalid", *INPUTS}
+    found = []
+    for spoils in (False, True):
+        text = model.text(30, digested=True)
+        for part in (Part(text, ids[:9], 9), Part(text, ids[9:]), Part(text)):
+            model.step([part])
+            for name in model.memory.keys() - kept if spoils else ():
+                model.memory[name].view(np.uint8)[...] = 0xFF
+        found.append(text.digest())
+        text.release()
+    assert found[0] == found[1]

@@ -1,4 +1,4 @@
-"""Where networks run: one arena, copies in the order of a stream, graphs; on a host and on a GPU.
+"""Where networks run: one block, copies in the order of a stream, graphs; on a host and on a GPU.
 
 The GPU is one whose driver does its work only when somebody waits for it.
 """
@@ -18,7 +18,7 @@ from networks.fake_driver import Driver
 from planq import driver as calls
 from planq.executors import DeviceError
 from planq.networks import machine as machines
-from planq.networks import machine_of, room
+from planq.networks import machine_of
 from planq.networks.tensors import CudaTensor, Place, repeated
 
 if TYPE_CHECKING:
@@ -101,33 +101,41 @@ def test_a_package_that_is_missing_is_named(
         machine_of("cuda")
 
 
-# --- The arena
+# --- The block
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensors_lie_in_one_block_one_behind_another(name: str, driver: Driver) -> None:
+def test_tensors_lie_where_they_are_told_to(name: str, driver: Driver) -> None:
     shapes = [((3, 5), "float32"), ((7,), "int8"), ((), "int64"), ((0, 4), "float16"), ((2,), "f2")]
+    offsets = [0, 256, 256, 1024, 1020]
     machine = machine_of(name)
-    arena = machine.reserve(room(shapes))
-    assert arena is machine.arena
-    assert arena.nbytes == 256 * 4
-    made = [array_of(arena.empty(*each)) for each in shapes]
+    machine.reserve(1024)
+    assert machine.nbytes == 1024
+    made = [array_of(machine.tensor(at, *each)) for at, each in zip(offsets, shapes, strict=True)]
     assert [(each.shape, each.dtype) for each in made] == [(s, np.dtype(d)) for s, d in shapes]
-    places = [each.ctypes.data for each in made]
-    assert [place - places[0] for place in places] == [0, 256, 512, 768, 768]
+    places = [each.ctypes.data for each in made if each.size]
+    assert [place - places[0] for place in places] == [0, 256, 256, 1020]
     assert places[0] % planq.WORKSPACE_ALIGNMENT == 0
-    assert arena.used == arena.nbytes
-    with pytest.raises(planq.ArgumentError, match=r"arena: expected at most 0 bytes.*1024, got 1 "):
-        arena.empty((1,), "int8")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_machine_has_one_arena(name: str, driver: Driver) -> None:
+def test_tensors_outside_of_the_block_are_refused(name: str, driver: Driver) -> None:
     machine = machine_of(name)
-    with pytest.raises(planq.ArgumentError, match="arena: expected memory that `reserve` has made"):
-        _ = machine.arena
+    with pytest.raises(planq.ArgumentError, match="memory: expected a block that `reserve` has"):
+        machine.tensor(0, (1,), "int8")
+    machine.reserve(1024)
+    for offset in (1021, -1, 1 << 40):
+        told = f"offset: expected 4 bytes inside of a block of 1024, got {offset}"
+        with pytest.raises(planq.ArgumentError, match=told):
+            machine.tensor(offset, (2,), "float16")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_machine_has_one_block(name: str, driver: Driver) -> None:
+    machine = machine_of(name)
+    assert machine.nbytes is None
     machine.reserve(0)
-    with pytest.raises(planq.ArgumentError, match="arena: expected one, of one network"):
+    with pytest.raises(planq.ArgumentError, match="memory: expected one block, of one network"):
         machine.reserve(10)
 
 
@@ -147,24 +155,32 @@ def machine_with(name: str, nbytes: int = 4096) -> Machine:
     return machine
 
 
+def put(machine: Machine, array: Array, offset: int = 0) -> Any:
+    """A tensor of the elements of an array."""
+    made = machine.tensor(offset, array.shape, array.dtype)
+    machine.put(made, array)
+    return made
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_put_comes_back(name: str, driver: Driver) -> None:
     machine = machine_with(name)
     given = np.arange(60, dtype=np.float32).reshape(6, 10)
-    tensor = machine.put(given[:, ::2])
+    tensor = put(machine, given[:, ::2])
     assert tensor.shape == (6, 5)
     assert tensor.dtype == np.float32
     assert np.array_equal(machine.get(tensor), given[:, ::2])
     assert np.array_equal(machine.get(tensor[1:4]), given[1:4, ::2])
     assert np.array_equal(machine.get(tensor[2:6, 1:4]), given[2:, 2:8:2])
     assert machine.get(tensor[3:3]).shape == (0, 5)
-    assert machine.get(machine.put(np.float16(3))) == 3
+    assert machine.get(put(machine, np.array(3, np.float16), 512)) == 3
+    assert np.array_equal(machine.get(tensor), given[:, ::2])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_filled_array_may_change_at_once(name: str, driver: Driver) -> None:
     machine = machine_with(name)
-    tensor = machine.arena.empty((4,), "int64")
+    tensor = machine.tensor(0, (4,), "int64")
     given = np.arange(4)
     machine.fill(tensor, given)
     first = machine.fetch(tensor)
@@ -182,17 +198,19 @@ def test_a_filled_array_may_change_at_once(name: str, driver: Driver) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_copies_do_not_convert(name: str, driver: Driver) -> None:
     machine = machine_with(name)
-    tensor = machine.arena.empty((4,), "int64")
+    tensor = machine.tensor(0, (4,), "int64")
     for wrong in (np.zeros(3, np.int64), np.zeros(4, np.int32)):
         with pytest.raises(planq.ArgumentError, match=r"source of a copy: expected \(4,\) int64"):
             machine.fill(tensor, wrong)
         with pytest.raises(planq.ArgumentError, match=r"source of a copy: expected \(4,\) int64"):
-            machine.copy(tensor, machine.put(wrong))
+            machine.put(tensor, wrong)
+        with pytest.raises(planq.ArgumentError, match=r"source of a copy: expected \(4,\) int64"):
+            machine.copy(tensor, put(machine, wrong, 256))
 
 
 def test_pinned_memory_is_used_again_when_its_copy_is_done(driver: Driver) -> None:
     machine = machine_with("cuda:3", 1 << 20)
-    tensor = machine.arena.empty((2000,), "int64")
+    tensor = machine.tensor(0, (2000,), "int64")
     for count in range(3 * machines.MOST_WAITING):
         machine.fill(tensor, np.full(2000, count))
         assert machine.get(tensor[:1]).tolist() == [count]
@@ -208,7 +226,7 @@ def test_pinned_memory_is_used_again_when_its_copy_is_done(driver: Driver) -> No
 
 def test_copies_that_nobody_reads_give_their_memory_back(driver: Driver) -> None:
     machine = machine_with("cuda:3")
-    tensor = machine.put(np.arange(4))
+    tensor = put(machine, np.arange(4))
     for _ in range(9):
         machine.fetch(tensor)
         driver.finish()
@@ -225,7 +243,7 @@ def test_copies_that_nobody_reads_give_their_memory_back(driver: Driver) -> None
 
 def test_a_graph_runs_what_was_captured_and_only_when_it_is_called(driver: Driver) -> None:
     machine = machine_with("cuda:3")
-    tensor = machine.arena.empty((2,), "int64")
+    tensor = machine.tensor(0, (2,), "int64")
     machine.fill(tensor, np.zeros(2, np.int64))
     driver.finish()
 
@@ -271,7 +289,7 @@ def test_a_capture_ends_where_a_launch_fails(driver: Driver) -> None:
 
 def test_everything_is_given_back(driver: Driver) -> None:
     machine = machine_with("cuda:3")
-    tensor, step = machine.put(np.arange(4)), machine.captured(lambda: None)
+    tensor, step = put(machine, np.arange(4)), machine.captured(lambda: None)
     step()
     assert machine.get(tensor).tolist() == [0, 1, 2, 3]
     del step

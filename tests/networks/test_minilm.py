@@ -120,12 +120,20 @@ def test_an_embedding_is_the_unit_vector_of_the_mean_over_its_tokens(scheme: str
     made, tokens = drawn_minilm.encoder("host", scheme), drawn_minilm.sentences(5)
     found = made.embed(tokens)
     ends = np.cumsum([len(sentence) for sentence in tokens])
-    rows = made.whole["hidden"][: ends[-1]].astype(np.float64)
+    step = made.step(5, int(ends[-1]))
+    step.fill(tokens)
+    *before, mean, unit = step.launches
+    for launch in before:
+        launch(planq.HOST)
+    rows = step.at["hidden"].astype(np.float64)
+    mean(planq.HOST)
     means = np.stack([part.mean(axis=0) for part in np.split(rows, ends[:-1])])
     assert np.abs(made.whole["mean"][:5] - means).max() < 1e-6 * np.abs(rows).max()
     assert np.abs(found - means / np.linalg.norm(means, axis=1, keepdims=True)).max() < 1e-6
+    unit(planq.HOST)
+    assert step.output[:5].tobytes() == found.tobytes()
     # Steps are made for powers of two. What has no sentence is 0.
-    assert not made.whole["output"][5:8].any()
+    assert not step.output[5:8].any()
 
 
 @SCHEMES
@@ -140,6 +148,21 @@ def test_another_bit_of_a_weight_is_another_digest(scheme: str) -> None:
         assert network.digest_of(made.embed(tokens)) != before, name
         flat[at] ^= 0x40
     assert network.digest_of(made.embed(tokens)) == before
+
+
+def test_activations_share_bytes() -> None:
+    """Of both schemes; weights and what the host writes or reads do not."""
+    for scheme in network.SCHEMES:
+        made = drawn_minilm.encoder("host", scheme)
+        spans = {
+            name: (tensor.ctypes.data, tensor.ctypes.data + tensor.nbytes)
+            for name, tensor in made.whole.items()
+        }
+        assert made.machine.nbytes < sum(end - first for first, end in spans.values())
+        for name in (*made.weights, "input", "output"):
+            first, end = spans[name]
+            others = [each for other, each in spans.items() if other != name]
+            assert all(end <= left or right <= first for left, right in others), name
 
 
 def test_steps_are_kept_while_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:

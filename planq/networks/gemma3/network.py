@@ -5,24 +5,34 @@ from __future__ import annotations
 import itertools
 import time
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import planq
 from planq.errors import ArgumentError
+from planq.networks.gemma3.launches import (
+    INPUTS,
+    Extents,
+    Launches,
+    asked_shapes,
+    room_of,
+    row_shapes,
+)
 from planq.networks.gemma3.plans import BIT_EXACT, Limits, descriptors
-from planq.networks.gemma3.sizes import TOGETHER, Sizes, stored, weights_of
-from planq.networks.gemma3.step import INPUTS, Extents, Step, room_of
+from planq.networks.gemma3.sizes import Sizes, stored, weights_of
+from planq.networks.gemma3.step import Step
 from planq.networks.gemma3.texts import GREEDY, Made, Part, Sampling, Text
-from planq.networks.machine import machine_of, room
+from planq.networks.machine import machine_of
 from planq.networks.pages import Pages
+from planq.networks.places import Places, bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from planq.networks.gemma3.launches import Launch
     from planq.networks.gemma3.sizes import Entry, Source
-    from planq.networks.gemma3.step import Launch
     from planq.networks.machine import Machine
 
     Progress = Callable[[str, int, int], None]
@@ -53,10 +63,9 @@ class Gemma3:
         limits: As they were given.
         plans: By the names of their launches.
         pages: Those of the cache.
-        memory: Tensors by name, with as many rows as a step may have.
-        weights: Tensors by name.
-        cache: Keys and values of each layer: (pages, places, heads, elements).
-        columns: Of tensors that several products write, those of each.
+        memory: All tensors by name, with as many rows as a step may have. Some share bytes: what
+            one launch writes is there until the last launch that reads it has run.
+        weights: Those of the file, by name.
         digesting: The seconds that digests have taken.
         watch: Is told of every launch when it has run, and then steps run without a graph; None:
             nothing is told.
@@ -87,8 +96,9 @@ class Gemma3:
             for desc in {*chosen.values()}
         }
         self.plans = {name: made[desc] for name, desc in chosen.items()}
-        self.columns = {name: self._columns(entries, names) for name, names in TOGETHER.items()}
-        self._allocate(entries)
+        self.memory = self._allocate(entries)
+        self.weights = {name: self.memory[name] for name in entries}
+        self._fill_constants()
         self._read(files, entries, progress or (lambda name, nbytes, total: None))
         self.pages = Pages(self.limits.cache, self.limits.page)
         self._steps: OrderedDict[Extents, Step] = OrderedDict()
@@ -304,10 +314,8 @@ class Gemma3:
     def _run(self, step: Step) -> None:
         if self.watch is None:
             step.run()
-            return
-        for launch in step.launches:
-            launch.run(self.machine.stream)
-            self.watch(launch)
+        else:
+            step.watched(self.watch)
 
     def _results(self, parts: Sequence[Part], logits: bool) -> Made:
         """Begins to fetch what was asked for; digests wait for it."""
@@ -328,29 +336,64 @@ class Gemma3:
 
     # --- Memory
 
-    def _allocate(self, entries: dict[str, Entry]) -> None:
-        """One arena for weights, activations, the cache and the workspace."""
+    def _allocate(self, entries: dict[str, Entry]) -> dict[str, Any]:
+        """All tensors in one block: weights, activations, the cache and workspaces."""
         sizes, limits = self.sizes, self.limits
-        rows = self._row_tensors()
-        tensors = {name: ((limits.rows, *row), kind) for name, (kind, row) in rows.items()}
-        tensors |= self._other_tensors()
-        pool = (sizes.layers, 2, limits.cache, limits.page, sizes.key_heads, sizes.head)
-        shapes = [*tensors.values(), (pool, "float16"), *map(stored, entries.values())]
-        arena = self.machine.reserve(room(shapes))
-        self.of_rows = tuple(rows)
-        self.memory = {name: arena.empty(shape, kind) for name, (shape, kind) in tensors.items()}
-        cache = arena.empty(pool, "float16")
-        self.cache = [(cache[layer, 0], cache[layer, 1]) for layer in range(sizes.layers)]
-        self._fill_constants()
+        weights = {name: stored(entry) for name, entry in entries.items()}
+        places = Places(
+            {**weights, **self._kept()},
+            row_shapes(sizes, limits.rows) | asked_shapes(sizes, limits.asked),
+        )
+        for extents in self._kinds():
+            made = partial(self._operands, extents)
+            rows, asked = extents.rows, extents.asked
+            places.trace(made, row_shapes(sizes, rows) | asked_shapes(sizes, asked))
+        return places.on(self.machine)
+
+    def _kinds(self) -> Iterator[Extents]:
+        """The largest step of each kind."""
+        limits = self.limits
+        few = min(limits.rows, limits.asked)
+        for batch in limits.batches:
+            yield Extents(limits.rows, batch, few, False)
+        yield Extents(limits.rows, 1, few, False, sampled=True)
+        for sampled in (False, True):
+            yield Extents(few, 1, few, True, sampled)
+
+    def _operands(
+        self, extents: Extents, tensors: Mapping[str, Any]
+    ) -> list[tuple[planq.Plan, Any]]:
+        """Plan and args of each launch of a step."""
+        made = Launches(self.sizes, self.limits.table, tensors, extents).listed()
+        return [(self.plans[launch.name], launch.args) for launch in made]
+
+    def _kept(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type of what lives always, beside the weights."""
+        sizes, limits = self.sizes, self.limits
+        rows = row_shapes(sizes)
+        widest = max(rows[name][0][1] for name in ("hidden", "qkv"))
+        inputs = room_of(
+            Extents(limits.rows, limits.batches[-1], limits.asked, False, True), limits.table
+        )
+        pages = (limits.cache, limits.page, sizes.key_heads, sizes.head)
+        return {
+            "cache": ((sizes.layers, 2, *pages), "float16"),
+            "made": ((limits.asked,), "int64"),
+            **{name: ((count,), INPUTS[name]) for name, count in inputs._asdict().items()},
+            "turns": ((limits.context, sizes.head), "float32"),
+            "windowed turns": ((limits.context, sizes.head), "float32"),
+            "zeros": ((1, widest), "float32"),
+            "invalid": ((1,), "int64"),
+        }
 
     def _read(self, files: Source, entries: dict[str, Entry], progress: Progress) -> None:
         """Brings the weights to the machine."""
-        placed = {name: stored(entry) for name, entry in entries.items()}
-        total, self.weights = room(placed.values()), dict[str, Any]()
-        for name, (shape, kind) in placed.items():
-            progress(name, room([(shape, kind)]), total)
+        shapes = {name: stored(entry) for name, entry in entries.items()}
+        sizes = {name: bytes_of(*shape) for name, shape in shapes.items()}
+        for name, (shape, kind) in shapes.items():
+            progress(name, sizes[name], sum(sizes.values()))
             data = files.tensor(entries[name])
-            self.weights[name] = self.machine.put(data.view(kind).reshape(shape))
+            self.machine.put(self.weights[name], data.view(kind).reshape(shape))
 
     def _fill_constants(self) -> None:
         sizes, fill = self.sizes, self.machine.fill
@@ -359,53 +402,6 @@ class Gemma3:
             fill(self.memory[name], turns)
         zeros = self.memory["zeros"]
         fill(zeros, np.zeros(zeros.shape, np.float32))
-
-    def _row_tensors(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Those with a row for each token: type, and shape of a row."""
-        sizes = self.sizes
-        heads = sizes.heads * sizes.head
-        qkv = heads + 2 * sizes.key_heads * sizes.head
-        return {
-            "hidden": ("float32", (sizes.hidden,)),
-            "residual": ("float32", (sizes.hidden,)),
-            "codes": ("int8", (sizes.hidden,)),
-            "scale": ("float32", (sizes.hidden // 32,)),
-            "qkv": ("float32", (qkv,)),
-            "float16 qkv": ("float16", (qkv,)),
-            "heads": ("float32", (heads,)),
-            "gate up": ("float32", (2 * sizes.inner,)),
-            "inner codes": ("int8", (sizes.inner,)),
-            "inner scale": ("float32", (sizes.inner // 32,)),
-        }
-
-    def _other_tensors(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and type."""
-        sizes, limits = self.sizes, self.limits
-        asked, batch = limits.asked, limits.batches[-1]
-        widest = max(sizes.hidden, (sizes.heads + 2 * sizes.key_heads) * sizes.head)
-        workspace = max(plan.workspace_size() for plan in self.plans.values())
-        inputs = room_of(Extents(limits.rows, batch, asked, False, True), limits.table)
-        return {
-            "asked hidden": ((asked, sizes.hidden), "float32"),
-            "asked residual": ((asked, sizes.hidden), "float32"),
-            "logits": ((asked, sizes.vocabulary), "float32"),
-            "made": ((asked,), "int64"),
-            **{name: ((count,), INPUTS[name]) for name, count in inputs._asdict().items()},
-            "turns": ((limits.context, sizes.head), "float32"),
-            "windowed turns": ((limits.context, sizes.head), "float32"),
-            "zeros": ((1, widest), "float32"),
-            "invalid": ((1,), "int64"),
-            "workspace": ((max(workspace, 1),), "uint8"),
-        }
-
-    def _columns(self, entries: dict[str, Entry], names: Sequence[str]) -> dict[str, slice]:
-        """Of products that are one: those of a layer are as wide as those of the first."""
-        widths = [entries[f"blk.0.{name}"].shape[0] for name in names]
-        ends = itertools.accumulate(widths)
-        return {
-            name: slice(end - width, end)
-            for name, width, end in zip(names, widths, ends, strict=True)
-        }
 
 
 def _join(fed: list[tuple[int, int, int]], row: int, source: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -138,6 +139,15 @@ class Sizes:
             "ffn_gate": (self.inner, self.hidden),
             "ffn_up": (self.inner, self.hidden),
             "ffn_down": (self.hidden, self.inner),
+        }
+
+    def columns(self, together: str) -> dict[str, slice]:
+        """Of layers that are one product, the columns of each."""
+        widths = [self.widths[name][0] for name in TOGETHER[together]]
+        ends = itertools.accumulate(widths)
+        return {
+            name: slice(end - width, end)
+            for name, width, end in zip(TOGETHER[together], widths, ends, strict=True)
         }
 
     @property
