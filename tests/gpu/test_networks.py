@@ -55,8 +55,8 @@ OF_ASKED = {
     "chosen rows": (),
     "codes of norm": ("codes", "scale"),
     "token_embd": ("logits",),
-    "argmax": ("made",),
-    "sample": ("made",),
+    "argmax": ("likeliest",),
+    "sample": ("drawn",),
 }
 SETTINGS = batches.settings_of(len(PROMPTS))
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 MADE = 5
+# What outlives a step, beside weights.
+KEPT = ("cache", "likeliest", "drawn", "zeros", "turns", "windowed turns", *INPUTS)
 # Of all texts of `prompts`, each alone, on every machine.
 DIGEST = "6f29e6be34d9cb7e285723a7f62713bc7b11cb5f67866048c5748ea1dced1509"
 
@@ -372,7 +374,7 @@ def test_everything_lies_in_one_block(path: Path) -> None:
     }
     nbytes = max(end for _, end in spans.values()) - min(first for first, _ in spans.values())
     assert nbytes <= model.machine.nbytes < sum(end - first for first, end in spans.values())
-    for name in (*model.weights, "cache", "made", "zeros", "turns", "windowed turns", *INPUTS):
+    for name in (*model.weights, *KEPT):
         first, end = spans[name]
         others = [each for other, each in spans.items() if other != name]
         assert all(end <= left or right <= first for left, right in others), name
@@ -383,7 +385,7 @@ def test_everything_lies_in_one_block(path: Path) -> None:
 def test_what_no_launch_needs_any_more_may_be_anything(path: Path) -> None:
     """All that is shared is spoiled between steps, and digests are as before."""
     model, ids = small(path), PROMPTS[0][:20]
-    kept = {*model.weights, "cache", "made", "zeros", "turns", "windowed turns", "invalid", *INPUTS}
+    kept = {*model.weights, *KEPT, "invalid"}
     found = []
     for spoils in (False, True):
         text = model.text(30, digested=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,15 @@ from checkpoint.small_vocabulary import VOCABULARY
 from networks.test_gemma3 import PROMPTS, GraphLike, path, small
 from planq.audit.ops.gather.sample import reference
 from planq.networks import machine_of
-from planq.networks.gemma3 import GREEDY, Gemma3, Made, Part, Sampling
-from planq.networks.gemma3.schedule import completed
+from planq.networks.gemma3 import GREEDY, Gemma3, LogitsError, Made, Part, Sampling
+from planq.networks.gemma3.schedule import Completion, completed
 from planq.networks.machine import HostMachine
 from support import batches
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from planq.networks.gemma3.launches import Launch
 
 __all__ = ["path"]  # a fixture
 MADE = 5
@@ -176,11 +179,101 @@ def test_settings_that_make_no_sense_are_refused(name: str, value: float, told: 
 
 
 def test_logits_that_nothing_can_be_drawn_by_are_told() -> None:
-    """The operator gives -1 for them."""
-    made = Made(functools.partial(np.array, [3, -1, 5]))
+    """The operator gives -1 for them. Texts that take the likeliest token have it all the same."""
+    tokens = {
+        "drawn": functools.partial(np.array, [3, -1, 5, -1]),
+        "likeliest": functools.partial(np.array, [6, 7, 8, 9]),
+    }
+    made = Made(["drawn", "drawn", "likeliest", "likeliest"], tokens)
     for _ in range(2):
-        with pytest.raises(planq.PlanqError, match="token 1 of a step: expected logits without"):
+        with pytest.raises(LogitsError, match="token 1 of a step: expected logits without") as told:
             made.tokens()
+        assert (told.value.rows, told.value.tokens.tolist()) == ((1,), [3, -1, 8, 9])
+        with pytest.raises(LogitsError, match="token 1 of a step: ") as alone:
+            made.token(-3)
+        assert alone.value.rows == (1,)
+        assert [made.token(row) for row in (0, 2, -1)] == [3, 8, 9]
+    again = pickle.loads(pickle.dumps(told.value))
+    assert (str(again), again.rows) == (str(told.value), (1,))
+    with pytest.raises(LogitsError, match="tokens 1, 3 of a step: "):
+        Made(["drawn"] * 4, {"drawn": tokens["drawn"]}).tokens()
+
+
+SPOILED = {
+    "a NaN": lambda row: row.__setitem__(np.s_[[17, 40]], np.nan),
+    "-infinity alone": lambda row: row.fill(-np.inf),
+}
+OWN = (GREEDY, Sampling(2.0, seed=5), GREEDY, Sampling(2.0, seed=6))
+
+
+def spoiled(model: Gemma3, texts: list[int], how: str) -> list[Completion]:
+    """Texts in the same steps; of 0 and 1 the logits of the second token are spoiled."""
+    ids = {i: PROMPTS[i][:20] for i in texts}
+    settings = [OWN[i] for i in texts]
+    steps = 0
+
+    def watch(launch: Launch) -> None:
+        nonlocal steps
+        if launch.name == "token_embd":
+            steps += 1
+            for row, i in enumerate(texts):
+                if steps == 2 and i < 2:
+                    SPOILED[how](model.memory["logits"][row])
+
+    model.watch = watch
+    return completed(
+        model, list(ids.values()), MADE, batch=len(texts), every=False, sampling=settings
+    )
+
+
+@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("machine", [HostMachine, GraphLike])
+def test_a_text_fails_or_goes_on_as_it_does_alone(machine: Any, how: str, path: Path) -> None:
+    """Beside texts that draw and texts that do not, with good logits and with others."""
+    alone = [spoiled(small(path, machine()), [i], how)[0] for i in range(4)]
+    assert [len(each.tokens) for each in alone] == [MADE, 1, MADE, MADE]
+    assert alone[0].tokens[1] == (17 if how == "a NaN" else 0)
+    assert [each.failure is None for each in alone] == [True, False, True, True]
+    for texts in ([0, 1, 2, 3], [0, 3], [1, 2], [2, 0], [1, 3]):
+        together = spoiled(small(path, machine()), texts, how)
+        for i, found in zip(texts, together, strict=True):
+            assert found.tokens == alone[i].tokens, (texts, i)
+            assert found.digest == alone[i].digest, (texts, i)
+            assert (found.failure is None) == (alone[i].failure is None), (texts, i)
+
+
+@pytest.mark.parametrize("machine", [HostMachine, GraphLike])
+def test_a_step_is_whole_where_a_token_cannot_be_drawn(machine: Any, path: Path) -> None:
+    """It raises nothing, and the next one takes the tokens of those that go on."""
+    model = small(path, machine())
+    good = model.text(30, digested=True)
+    bad = model.text(30, sampling=OWN[1])
+    model.watch = lambda launch: (
+        SPOILED["a NaN"](model.memory["logits"][1]) if launch.name == "token_embd" else None
+    )
+    made = model.step([Part(good, PROMPTS[0][:9]), Part(bad, PROMPTS[1][:7])])
+    with pytest.raises(LogitsError) as told:
+        made.tokens()
+    assert (told.value.rows, told.value.tokens[1]) == ((1,), -1)
+    model.watch = None
+    after = model.step([Part(good)]).token(0)
+    (expected,) = completed(small(path), [PROMPTS[0][:9]], 2, batch=1, every=False)
+    assert ([int(told.value.tokens[0]), after], good.digest()) == expected[:2]
+    with pytest.raises(planq.ArgumentError, match=r"ids: expected tokens from 0 to \d+, got \[-1"):
+        model.step([Part(bad, told.value.tokens[1:].tolist())])
+
+
+def test_a_text_that_cannot_be_continued_says_so(path: Path) -> None:
+    model = small(path)
+    text, found = model.text(40, sampling=OWN[1]), list[int]()
+    made = model.continued(text, PROMPTS[0][:9], 9)
+    found += [next(made), next(made)]
+    model.watch = lambda launch: (
+        model.memory["logits"].fill(np.nan) if launch.name == "token_embd" else None
+    )
+    with pytest.raises(LogitsError, match="token 0 of a step"):
+        found += list(made)
+    assert len(found) == 2
 
 
 def test_every_text_needs_settings(path: Path) -> None:

@@ -16,6 +16,6 @@ from __future__ import annotations
 from planq.networks.gemma3.network import Gemma3
 from planq.networks.gemma3.plans import Limits
 from planq.networks.gemma3.sizes import Sizes
-from planq.networks.gemma3.texts import GREEDY, Made, Part, Sampling, Text
+from planq.networks.gemma3.texts import GREEDY, LogitsError, Made, Part, Sampling, Text
 
-__all__ = ["GREEDY", "Gemma3", "Limits", "Made", "Part", "Sampling", "Sizes", "Text"]
+__all__ = ["GREEDY", "Gemma3", "Limits", "LogitsError", "Made", "Part", "Sampling", "Sizes", "Text"]

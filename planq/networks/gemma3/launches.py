@@ -13,7 +13,7 @@ from planq.networks.gemma3.sizes import TOGETHER
 from planq.networks.tensors import repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from planq.networks.gemma3.sizes import Sizes
 
@@ -43,14 +43,15 @@ class Extents(NamedTuple):
         batch: Texts.
         asked: Tokens that logits are made of; 0: none.
         every: Whether these are all tokens, in their order.
-        sampled: Whether next tokens are sampled, with settings for each row, and not the likeliest
-            ones of all rows.
+        likeliest: Whether a text takes the likeliest tokens.
+        sampled: Whether a text samples its tokens, with settings for each row.
     """
 
     rows: int
     batch: int
     asked: int
     every: bool
+    likeliest: bool = True
     sampled: bool = False
 
     @property
@@ -304,22 +305,27 @@ class Launches:
         }
         args = planq.LinearGgufArgs(weight=tensors["token_embd"], output=logits, **fed)
         product = Launch("token_embd", args, fed, {"token_embd": logits})
-        return [*gathered, normed, product, self._choice(logits)]
+        return [*gathered, normed, product, *self._choices(logits)]
 
-    def _choice(self, logits: Tensor) -> Launch:
-        """The next token of each row: the likeliest one, or one that is drawn.
+    def _choices(self, logits: Tensor) -> Iterator[Launch]:
+        """The next token of each row: the likeliest one, one that is drawn, or both.
 
-        In a step that draws, texts that take the likeliest token have the temperature 0.
+        Both are of all rows. A text has the one that it has alone, also of logits with a NaN.
         """
+        tensors = self.tensors
+        if self.extents.likeliest:
+            likeliest = tensors["likeliest"][: len(logits)]
+            yield Launch("argmax", planq.ArgmaxArgs(input=logits, output=likeliest))
+        if self.extents.sampled:
+            yield self._sample(logits)
+
+    def _sample(self, logits: Tensor) -> Launch:
         at, tensors = self.at, self.tensors
-        made = tensors["made"][: len(logits)]
-        if not self.extents.sampled:
-            return Launch("argmax", planq.ArgmaxArgs(input=logits, output=made))
         settings = {name: at[name] for name in SETTINGS}
         args = planq.SampleArgs(
             input=logits,
             position=at["drawn position"],
-            output=made,
+            output=tensors["drawn"][: len(logits)],
             invalid=tensors["invalid"],
             **settings,
         )

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,17 @@ Array = np.ndarray[Any, Any]
 KEPT = 64
 # On a GPU a step has a power of two of rows up to here, then a multiple of it.
 GRAIN = 64
+
+# Where the token is that a step has made for a text: of which choice, and in which row.
+Place = tuple[str, int]
+
+
+class Fed(NamedTuple):
+    """Tokens that the last step has made: the first row that they go to, and the first's place."""
+
+    row: int
+    source: Place
+    size: int
 
 
 class Gemma3:
@@ -102,7 +113,7 @@ class Gemma3:
         self._read(files, entries, progress or (lambda name, nbytes, total: None))
         self.pages = Pages(self.limits.cache, self.limits.page)
         self._steps: OrderedDict[Extents, Step] = OrderedDict()
-        self._made: dict[Text, int] = {}
+        self._made: dict[Text, Place] = {}
         self.digesting = 0.0
         self.watch: Callable[[Launch], None] | None = None
 
@@ -134,13 +145,13 @@ class Gemma3:
         """
         self._check(parts)
         rows, asked = sum(part.size for part in parts), sum(part.asked for part in parts)
-        sampled = any(part.asked and not part.text.sampling.is_greedy for part in parts)
-        step = self._bound_for(self._extents(rows, len(parts), asked, sampled))
+        choices = {part.text.choice for part in parts if part.asked}
+        step = self._bound_for(self._extents(rows, len(parts), asked, choices))
         self._grow(parts)
         fed = self._fill(step, parts)
         step.fill()
-        for row, source, count in fed:
-            tokens = self.memory["made"][source : source + count]
+        for row, (choice, source), count in fed:
+            tokens = self.memory[choice][source : source + count]
             self.machine.copy(step.at["ids"][row : row + count], tokens)
         self._run(step)
         self._made = {}
@@ -149,7 +160,7 @@ class Gemma3:
             part.text.length += part.size
             made += part.asked
             if part.asked:
-                self._made[part.text] = made - 1
+                self._made[part.text] = part.text.choice, made - 1
         return self._results(parts, logits)
 
     def continued(
@@ -167,6 +178,9 @@ class Gemma3:
             ids: Its next tokens, such as a prompt.
             most: How many tokens are made at most.
             ends: Tokens that end it; one is yielded, and none behind it.
+
+        Raises:
+            LogitsError: No token can be drawn.
         """
         rows = self.limits.rows
         for at in range(0, len(ids), rows):
@@ -176,9 +190,9 @@ class Gemma3:
         for count in range(1, most + 1):
             further = count < most and text.length < text.most
             ahead = self.step([Part(text)]) if further and early else None
-            token = int(made.tokens()[-1])
             goes_on = False
             try:
+                token = made.token(-1)
                 yield token
                 goes_on = further and token not in ends
             finally:  # whoever reads may stop, too
@@ -201,9 +215,9 @@ class Gemma3:
         rows = self.limits.rows
         whole, rest = divmod(tokens - 1, rows)
         if whole:
-            self._bound_for(self._extents(rows, 1, 0))
+            self._bound_for(self._extents(rows, 1, 0, ()))
         for count in (rest + 1, 1):
-            self._bound_for(self._extents(count, 1, 1, sampled))
+            self._bound_for(self._extents(count, 1, 1, {"drawn" if sampled else "likeliest"}))
 
     def launches(self, rows: int) -> list[Launch]:
         """Those of a step of one text with so many tokens, and of the logits of its last one."""
@@ -239,14 +253,17 @@ class Gemma3:
             raise ArgumentError("asked", f"0 to {part.size}", str(part.asked))
         part.text.require_room(part.size)
 
-    def _extents(self, rows: int, texts: int, asked: int, sampled: bool = False) -> Extents:
+    def _extents(
+        self, rows: int, texts: int, asked: int, choices: Collection[str] = ("likeliest",)
+    ) -> Extents:
         """What a step of so many tokens of so many texts is bound for."""
         batch = next(count for count in self.limits.batches if count >= texts)
         bound = self._bucket(rows, self.limits.rows)
+        chosen = "likeliest" in choices, "drawn" in choices
         if asked == rows and bound <= self.limits.asked:
-            return Extents(bound, batch, bound, True, sampled)
+            return Extents(bound, batch, bound, True, *chosen)
         most = min(bound, self.limits.asked)
-        return Extents(bound, batch, self._bucket(asked, most) if asked else 0, False, sampled)
+        return Extents(bound, batch, self._bucket(asked, most) if asked else 0, False, *chosen)
 
     def _bucket(self, count: int, most: int) -> int:
         """How many rows a step of so many has: on a GPU others are filled up to few numbers."""
@@ -263,14 +280,13 @@ class Gemma3:
             if count:
                 part.text.grow(list(itertools.islice(pages, count)))
 
-    def _fill(self, step: Step, parts: Sequence[Part]) -> list[tuple[int, int, int]]:
+    def _fill(self, step: Step, parts: Sequence[Part]) -> list[Fed]:
         """Writes the inputs of a step on the host.
 
         Returns:
-            What goes from the tokens that the last step has made to those of this one: the first
-            row, where its token is, and how many follow.
+            What goes from the tokens that the last step has made to those of this one.
         """
-        fed = list[tuple[int, int, int]]()
+        fed = list[Fed]()
         ids, positions, slots, chosen = (list[int]() for _ in range(4))
         starts, lengths = list[int](), list[int]()
         for part in parts:
@@ -319,14 +335,14 @@ class Gemma3:
 
     def _results(self, parts: Sequence[Part], logits: bool) -> Made:
         """Begins to fetch what was asked for; digests wait for it."""
-        asked = sum(part.asked for part in parts)
+        choices = [part.text.choice for part in parts for _ in range(part.asked)]
+        asked, fetch = len(choices), self.machine.fetch
         digested = any(part.asked and part.text.is_digested for part in parts)
-        wanted = logits or digested
-        tokens = self.machine.fetch(self.memory["made"][:asked])
-        rows = self.machine.fetch(self.memory["logits"][:asked]) if wanted else None
-        made = Made(tokens, rows)
+        tokens = {name: fetch(self.memory[name][:asked]) for name in sorted({*choices})}
+        rows = fetch(self.memory["logits"][:asked]) if logits or digested else None
+        made = Made(choices, tokens, rows)
         if digested:
-            made.tokens()  # the copy is done, and its memory is of use to others
+            made.wait()  # the copies are done, and their memory is of use to others
             found, start, first = made.logits(), time.perf_counter(), 0
             for part in parts:
                 part.text.add(found[first : first + part.asked])
@@ -356,9 +372,9 @@ class Gemma3:
         few = min(limits.rows, limits.asked)
         for batch in limits.batches:
             yield Extents(limits.rows, batch, few, False)
-        yield Extents(limits.rows, 1, few, False, sampled=True)
-        for sampled in (False, True):
-            yield Extents(few, 1, few, True, sampled)
+        for likeliest, sampled in ((True, False), (False, True), (True, True)):
+            yield Extents(limits.rows, 1, few, False, likeliest, sampled)
+            yield Extents(few, 1, few, True, likeliest, sampled)
 
     def _operands(
         self, extents: Extents, tensors: Mapping[str, Any]
@@ -373,12 +389,14 @@ class Gemma3:
         rows = row_shapes(sizes)
         widest = max(rows[name][0][1] for name in ("hidden", "qkv"))
         inputs = room_of(
-            Extents(limits.rows, limits.batches[-1], limits.asked, False, True), limits.table
+            Extents(limits.rows, limits.batches[-1], limits.asked, False, sampled=True),
+            limits.table,
         )
         pages = (limits.cache, limits.page, sizes.key_heads, sizes.head)
         return {
             "cache": ((sizes.layers, 2, *pages), "float16"),
-            "made": ((limits.asked,), "int64"),
+            "likeliest": ((limits.asked,), "int64"),
+            "drawn": ((limits.asked,), "int64"),
             **{name: ((count,), INPUTS[name]) for name, count in inputs._asdict().items()},
             "turns": ((limits.context, sizes.head), "float32"),
             "windowed turns": ((limits.context, sizes.head), "float32"),
@@ -404,11 +422,11 @@ class Gemma3:
         fill(zeros, np.zeros(zeros.shape, np.float32))
 
 
-def _join(fed: list[tuple[int, int, int]], row: int, source: int) -> None:
+def _join(fed: list[Fed], row: int, source: Place) -> None:
     """Adds a copy of one token; with the one before it, if both are neighbours there and here."""
     if fed:
-        first, begin, count = fed[-1]
-        if first + count == row and begin + count == source:
-            fed[-1] = first, begin, count + 1
+        first, (choice, begin), count = fed[-1]
+        if first + count == row and (choice, begin + count) == source:
+            fed[-1] = Fed(first, (choice, begin), count + 1)
             return
-    fed.append((row, source, 1))
+    fed.append(Fed(row, source, 1))

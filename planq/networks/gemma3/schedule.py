@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from planq.networks.gemma3.texts import GREEDY, Part
+from planq.networks.gemma3.texts import GREEDY, LogitsError, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,10 +20,12 @@ class Completion(NamedTuple):
     Attributes:
         tokens: Those that were made.
         digest: Of the logits that were asked for.
+        failure: Why there are no further tokens. None: there are as many as were asked for.
     """
 
     tokens: list[int]
     digest: str
+    failure: LogitsError | None = None
 
 
 class _Running:
@@ -49,7 +51,12 @@ class _Running:
 
     def completion(self) -> Completion:
         """Waits for the tokens."""
-        tokens = [int(made.tokens()[row]) for made, row in self.made]
+        tokens = list[int]()
+        for made, row in self.made:
+            try:
+                tokens.append(made.token(row))
+            except LogitsError as failure:
+                return Completion(tokens, self.text.digest(), failure)
         return Completion(tokens, self.text.digest())
 
 

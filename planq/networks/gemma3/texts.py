@@ -11,7 +11,7 @@ import numpy as np
 from planq.errors import ArgumentError, PlanqError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from planq.networks.pages import Pages
 
@@ -95,6 +95,11 @@ class Text:
         self._digest = hashlib.sha256() if digested else None
 
     @property
+    def choice(self) -> str:
+        """What chooses its tokens: ``likeliest`` or ``drawn``."""
+        return "likeliest" if self.sampling.is_greedy else "drawn"
+
+    @property
     def is_digested(self) -> bool:
         """Whether its logits are digested."""
         return self._digest is not None
@@ -163,33 +168,69 @@ class Part(NamedTuple):
         return 1 if self.ids is None else len(self.ids)
 
 
+class LogitsError(PlanqError):
+    """Texts that draw have logits that no token can be drawn by: a NaN, or -infinity alone.
+
+    Attributes:
+        rows: Of which tokens of the step.
+        tokens: All tokens of the step, int64; -1 in these rows.
+    """
+
+    code = "logits"
+
+    def __init__(self, rows: Sequence[int], tokens: Array) -> None:
+        told = "expected logits without NaN, and one above -infinity, got others"
+        which = ", ".join(map(str, rows))
+        super().__init__(f"token{'s' * (len(rows) > 1)} {which} of a step: {told}")
+        self.rows, self.tokens = tuple(rows), tokens
+
+
 class Made:
     """What a step makes: for each token that logits were asked of, in the order of the parts.
 
     Args:
-        tokens: Waits for the next tokens.
+        choices: What chooses each token, as :attr:`Text.choice` says.
+        tokens: Waits for the next tokens of all rows, by the choices that there are.
         logits: Waits for the logits; None if the step does not give them.
     """
 
     def __init__(
-        self, tokens: Callable[[], Array], logits: Callable[[], Array] | None = None
+        self,
+        choices: Sequence[str],
+        tokens: Mapping[str, Callable[[], Array]],
+        logits: Callable[[], Array] | None = None,
     ) -> None:
-        self._tokens, self._logits = tokens, logits
+        self._choices, self._tokens, self._logits = choices, tokens, logits
         self._found: dict[str, Array] = {}
+
+    def wait(self) -> Array:
+        """The next tokens, int64, and -1 where none can be drawn; waits for the step."""
+        every = {name: self._once(name, fetched) for name, fetched in self._tokens.items()}
+        if len(every) == 1:
+            return next(iter(every.values()))
+        return np.array([every[name][i] for i, name in enumerate(self._choices)], np.int64)
 
     def tokens(self) -> Array:
         """The next tokens, int64; waits for the step.
 
         Raises:
-            PlanqError: The step has drawn tokens, and the logits of one of them cannot be drawn
-                by: one logit is a NaN, or all are -infinity.
+            LogitsError: Some cannot be drawn. The error has the others, whose texts may go on.
         """
-        found = self._once("tokens", self._tokens)
+        found = self.wait()
         if (found < 0).any():
-            row = int(np.flatnonzero(found < 0)[0])
-            told = "expected logits without NaN, and one above -infinity, got others"
-            raise PlanqError(f"token {row} of a step: {told}")
+            raise LogitsError(np.flatnonzero(found < 0).tolist(), found)
         return found
+
+    def token(self, row: int) -> int:
+        """One of them; waits for the step.
+
+        Raises:
+            LogitsError: It cannot be drawn. What became of the others does not matter.
+        """
+        found = self.wait()
+        if found[row] < 0:
+            raise LogitsError([row % len(found)], found)
+        return int(found[row])
 
     def logits(self) -> Array:
         """The logits, a row of float32 for each token; waits for the step.
