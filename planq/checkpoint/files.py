@@ -75,6 +75,16 @@ class TensorSource(Protocol):
         """Returns the payload of one tensor in new memory, aligned for any element type."""
 
 
+class PartSource(TensorSource, Protocol):
+    """Where the tensors of layers come from: files, or a dictionary of tensors in memory."""
+
+    def home(self, name: str) -> Path:
+        """Returns the file that has a tensor, as errors name it."""
+
+    def piece(self, entry: TensorEntry, at: int, count: int) -> Bytes:
+        """Returns ``count`` bytes of one tensor from offset ``at``, in new memory."""
+
+
 def expect(source: TensorSource, part: TensorEntry) -> None:
     """Refuses a source that lacks a tensor.
 

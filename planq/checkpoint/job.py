@@ -408,6 +408,39 @@ class _Weight:
     measure: GroupMeasure | None
     back: planq.Plan | None
 
+    def made(self, executor: Executor, values: Bytes) -> tuple[dict[str, Bytes], float]:
+        """Quantizes: the bytes of operands, given and measured, and the seconds of the plans."""
+        given, seconds = self.given, 0.0
+        if self.measure:
+            given, seconds = self.measure.parameters(executor, values)
+        runs = [executor.run(each, {"input": values, **given}) for each in self.plans]
+        made = {**given}
+        for ran in runs:
+            made |= ran.outputs
+        return made, seconds + sum(ran.seconds for ran in runs)
+
+
+def quantize_weight(
+    job: Job, entry: TensorEntry, payload: Bytes, executor: Executor
+) -> dict[TensorEntry, Bytes]:
+    """Quantizes one weight in memory, and returns the tensors that a file would have of it.
+
+    Args:
+        job: How; its files are not touched.
+        entry: The weight.
+        payload: Its bytes.
+        executor: Where to run the plans.
+
+    Raises:
+        CheckpointError: The format cannot hold the weight.
+    """
+    job.form.check_weight(job.scheme, entry, job.grouping)
+    weight = _weight(job, entry, plan_selector(executor))
+    stored = weight.stored
+    made, _ = weight.made(executor, stored.values(payload))
+    payloads = stored.payloads(made)
+    return {part: payloads[key] for key, part in stored.parts.items()}
+
 
 def _planned(
     job: Job, reader: CheckpointReader, executor: Executor
@@ -583,13 +616,7 @@ class _Run:
         stored, desc, plan = weight.stored, weight.desc, weight.plans[0]
         entry = stored.original
         values = stored.values(self.reader.tensor(entry))
-        given, seconds = weight.given, 0.0
-        if weight.measure:
-            given, seconds = weight.measure.parameters(self.executor, values)
-        runs = [self.executor.run(each, {"input": values, **given}) for each in weight.plans]
-        made = {**given}
-        for ran in runs:
-            made |= ran.outputs
+        made, seconds = weight.made(self.executor, values)
         payloads = stored.payloads(made)
         parts = list(stored.parts.values())
         for key, part in stored.parts.items():
@@ -616,7 +643,7 @@ class _Run:
             parts=digests,
             restored_sha256=restored_sha256,
             fidelity=alike,
-            seconds=seconds + sum(ran.seconds for ran in runs),
+            seconds=seconds,
         )
 
     def _restored(

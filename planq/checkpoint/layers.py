@@ -1,8 +1,7 @@
 """The quantized linear layers of checkpoints that other programs made, ready for planq's operators.
 
-Formats: GPTQ, AWQ, compressed-tensors (pack-quantized, MXFP4, NVFP4), gpt-oss's MXFP4 and
-bitsandbytes in 4 bits. A layer's tensors are read when its operands are asked for, so one layer is
-in memory at a time.
+Formats: GPTQ, AWQ, compressed-tensors, fp8 in blocks, gpt-oss's MXFP4 and bitsandbytes. A layer's
+tensors are read when its operands are asked for, so one layer is in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from planq.checkpoint.peers.bitsandbytes import state_layers
 from planq.checkpoint.peers.config import read_config
 from planq.checkpoint.peers.float4 import block_layers, float4_layers
 from planq.checkpoint.peers.gptq import gptq_layers
+from planq.checkpoint.peers.layer import StoredAs
 from planq.checkpoint.peers.packed import packed_layers
+from planq.checkpoint.peers.unpacked import CODES, unpacked_layers
 from planq.checkpoint.shards import Shards
 
 if TYPE_CHECKING:
@@ -25,19 +26,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from planq.checkpoint.files import TensorEntry
+    from planq.checkpoint.files import PartSource, TensorEntry
     from planq.checkpoint.peers.config import PeerConfig
     from planq.checkpoint.peers.layer import Layer
 
-_METHODS = ("gptq", "awq", "compressed-tensors", "mxfp4", "bitsandbytes")
+_METHODS = ("gptq", "awq", "compressed-tensors", "mxfp4", "bitsandbytes", "fp8")
 _FORMATS = (
     "pack-quantized",
+    "int-quantized",
+    "float-quantized",
+    "naive-quantized",
     "mxfp4-pack-quantized",
     "nvfp4-pack-quantized",
     "mixed-precision",
     "dense",
 )
-_COLUMNS, _PACKED, _BLOCKS = ".qweight", ".weight_packed", "_blocks"
+_COLUMNS, _PACKED, _BLOCKS, _UNPACKED = ".qweight", ".weight_packed", "_blocks", ".weight"
 _BYTES = ("U8", "F8_E8M0")
 # Names that only parts of quantized layers have.
 _PART = re.compile(
@@ -45,8 +49,6 @@ _PART = re.compile(
     r"|\.weight_(packed|scale|scale_2|scale_inv|zero_point|shape|g_idx|global_scale)$"
 )
 _ACTIVATIONS = re.compile(r"\.(input|output)_(scale|zero_point|global_scale)$")
-# Weights that are no layers here, and the operator that takes each.
-_OTHERS = {"F8_E4M3": "linear_fp8", "F8_E5M2": "linear_fp8", "I8": "linear_w8a8_dynamic"}
 _WITHOUT = "weights_only takes the weights without that"
 
 
@@ -67,10 +69,7 @@ class Layers:
         self._shards = Shards(path)
         try:
             config = read_config(self._shards)
-            method = None if config is None else _method(config)
-            if config is not None and not weights_only:
-                _check_activations(config)
-            found = _found(self._shards, method, config)
+            found = find_layers(self._shards, config, weights_only=weights_only)
             self._layers = {layer.name: layer for layer in found}
             self.rest = _rest(self._shards, list(self), weights_only=weights_only)
             if not self._layers:
@@ -139,15 +138,45 @@ def read_layers(path: str | os.PathLike[str], *, weights_only: bool = False) -> 
     return Layers(Path(path), weights_only=weights_only)
 
 
+def find_layers(
+    source: PartSource, config: PeerConfig | None, *, weights_only: bool
+) -> Iterator[Layer]:
+    """Yields the layers of a source, in the order of its tensors; other tensors are left alone.
+
+    Args:
+        source: The tensors.
+        config: What tells their format; None if they have to tell it themselves.
+        weights_only: As for `read_layers`.
+
+    Raises:
+        CheckpointError: A tensor or the config is not what a format has.
+    """
+    method = None if config is None else _method(config)
+    if config is not None and not weights_only:
+        _check_activations(config)
+    states = state_layers(source) if method in (None, "bitsandbytes") else {}
+    for name in source.by_name:
+        known = name in states
+        for layer in [states[name]] if known else _layers_of(source, name, method, config):
+            if not weights_only:
+                _check_input(layer)
+            yield layer
+
+
 def _method(config: PeerConfig) -> str:
     """The method that a config names."""
-    if config.values.get("quant_method") == "fp8":
-        known = f"{' or '.join(_METHODS)} (linear_fp8 takes weights of fp8)"
-        raise config.refused("quant_method", known, "fp8")
     method = config.word("quant_method", _METHODS)
     if method == "compressed-tensors":
         config.word("format", _FORMATS, "mixed-precision")
     return method
+
+
+def _check_input(layer: Layer) -> None:
+    """Refuses a layer of a format whose activations are quantized in any case."""
+    if layer.stored_as in (StoredAs.BITSANDBYTES_INT8, StoredAs.FP8):
+        expected = f"no activations that are quantized ({_WITHOUT})"
+        found = f"{layer.stored_as}, which quantizes them"
+        raise layer.parts["weight_scale"].refused(expected, found)
 
 
 def _check_activations(config: PeerConfig) -> None:
@@ -158,18 +187,8 @@ def _check_activations(config: PeerConfig) -> None:
             raise group.refused("input_activations", f"null; {_WITHOUT}", "a scheme")
 
 
-def _found(shards: Shards, method: str | None, config: PeerConfig | None) -> Iterator[Layer]:
-    """The layers, in the order of the files."""
-    states = state_layers(shards) if method in (None, "bitsandbytes") else {}
-    for name in shards.by_name:
-        if name in states:
-            yield states[name]
-        else:
-            yield from _layers_of(shards, name, method, config)
-
-
 def _layers_of(
-    shards: Shards, name: str, method: str | None, config: PeerConfig | None
+    shards: PartSource, name: str, method: str | None, config: PeerConfig | None
 ) -> list[Layer]:
     """The layers whose codes a tensor has."""
     if name.endswith(_COLUMNS) and method in (None, "gptq", "awq"):
@@ -181,12 +200,15 @@ def _layers_of(
         if shards.by_name[name].dtype == "U8":
             return float4_layers(shards, module)
         return packed_layers(shards, module, config)
+    unpacked = method in (None, "compressed-tensors", "bitsandbytes", "fp8")
+    if name.endswith(_UNPACKED) and shards.by_name[name].dtype in CODES and unpacked:
+        return unpacked_layers(shards, name.removesuffix(_UNPACKED), config)
     if name.endswith(_BLOCKS) and method in (None, "mxfp4"):
         return block_layers(shards, name.removesuffix(_BLOCKS))
     return []
 
 
-def _is_awq(shards: Shards, module: str) -> bool:
+def _is_awq(shards: PartSource, module: str) -> bool:
     """Whether a word of codes has those of eight columns of scales."""
     codes, scales = (shards.by_name.get(f"{module}.{part}") for part in ("qweight", "scales"))
     return bool(codes and scales and scales.shape[-1:] == (8 * codes.shape[-1],))
@@ -209,7 +231,7 @@ def _rest(shards: Shards, layers: Sequence[Layer], *, weights_only: bool) -> tup
                 expected = f"no activations that are quantized ({_WITHOUT})"
                 raise TensorError(shards.home(name), name, expected, entry.words)
         elif name.rpartition(".")[0] in modules or _is_left(entry):
-            found = f"{entry.words}, which is left over{_advice(shards, name)}"
+            found = f"{entry.words}, which is left over"
             raise TensorError(shards.home(name), name, "a part of a layer", found)
         else:
             rest.append(name)
@@ -219,16 +241,6 @@ def _rest(shards: Shards, layers: Sequence[Layer], *, weights_only: bool) -> tup
 def _is_left(entry: TensorEntry) -> bool:
     """Whether only a quantized layer has such a tensor."""
     if entry.name.endswith(".weight"):
-        return entry.dtype in (*_OTHERS, "U8", "I32")
+        return entry.dtype in (*CODES, "U8", "I32")
     blocks = entry.name.endswith((_BLOCKS, "_scales")) and entry.dtype in _BYTES
     return blocks or _PART.search(entry.name) is not None
-
-
-def _advice(shards: Shards, name: str) -> str:
-    """Which operator takes a weight that is no layer here."""
-    module = name.rpartition(".")[0]
-    if f"{module}.SCB" in shards.by_name:
-        return "; linear_llm_int8 takes such weights"
-    weight = shards.by_name.get(f"{module}.weight")
-    operator = _OTHERS.get(weight.dtype) if weight else None
-    return f"; {operator} takes such weights" if operator else ""

@@ -39,8 +39,8 @@ def layers(
 ) -> int:
     """List the quantized linear layers of a checkpoint, and the operator that takes each.
 
-    The formats are GPTQ, AWQ, compressed-tensors (pack-quantized, MXFP4 and NVFP4), gpt-oss's MXFP4
-    and bitsandbytes in 4 bits. Names, types and shapes of all tensors are checked, and that none is
+    The formats are GPTQ, AWQ, compressed-tensors (of 4 and 8 bits), fp8 in blocks, gpt-oss's MXFP4
+    and bitsandbytes. Names, types and shapes of all tensors are checked, and that none is
     left over; with --check all values as well.
 
     The exit status is 0, or 2 with a sentence that says what is wrong and where.

@@ -180,6 +180,52 @@ def packed(
     return Made(tensors, config, grouped(codes, zeros, scales, size or k))
 
 
+def unpacked(
+    n: int = 200,
+    k: int = 300,
+    code: Any = np.int8,
+    scales: str = "channel",
+    dtype: Any = ml_dtypes.bfloat16,
+    suffix: str = "weight_scale",
+) -> Made:
+    """Codes of 8 bits, one a byte, with scales of rows, of the tensor, or of 128 x 128 blocks."""
+    random = np.random.default_rng(3)
+    name = "model.q_proj"
+    shape = {"channel": (n, 1), "tensor": (1,), "block": (-(-n // 128), -(-k // 128))}[scales]
+    stored = (random.random(shape) + 0.25).astype(np.dtype(dtype))
+    numbers = random.integers(-127, 128, (n, k)).astype(np.float32)
+    codes = numbers.astype(code)
+    tensors = {f"{name}.weight": codes, f"{name}.{suffix}": stored}
+    wide = stored.astype(np.float32)
+    if scales == "block":
+        wide = np.repeat(np.repeat(wide, 128, axis=0)[:n], 128, axis=1)[:, :k]
+    if suffix == "weight_scale_inv":
+        config = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    else:
+        kind = "int" if code is np.int8 else "float"
+        config = scheme(num_bits=8, type=kind, strategy=scales, format=f"{kind}-quantized")
+        if scales == "block":
+            weights = config["config_groups"]["group_0"]["weights"]
+            weights["block_structure"] = [128, 128]
+    return Made(tensors, config, wide * codes.astype(np.float32))
+
+
+def rows_of_bitsandbytes(n: int = 24, k: int = 100) -> Made:
+    """int8 rows and the largest magnitude of each, 127 times its scale."""
+    random = np.random.default_rng(4)
+    codes = random.integers(-127, 128, (n, k)).astype(np.int8)
+    largest = (random.random(n) + 0.25).astype(np.float32)
+    name = "model.q_proj"
+    tensors = {
+        f"{name}.weight": codes,
+        f"{name}.SCB": largest,
+        f"{name}.weight_format": np.array(0, np.uint8),
+    }
+    config = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    scale = largest / np.float32(127)
+    return Made(tensors, config, scale[:, None] * codes.astype(np.float32))
+
+
 def fp4_values(codes: Array) -> Array:
     """The values of e2m1: a sign above three bits of magnitude."""
     magnitude = np.array(FP4, np.float32)[codes & 7]

@@ -120,6 +120,7 @@ def check_products(layer: Layer, weight: Array, bias: Array | None = None) -> No
         assert (np.abs(y - exact) <= error * (scale + np.abs(added))).all(), dtype
 
 
+E4M3 = ml_dtypes.float8_e4m3fn
 MADE: dict[str, tuple[Callable[[], Made], StoredAs]] = {
     "gptq": (peers.gptq, StoredAs.GPTQ),
     "gptq-bfloat16": (lambda: peers.gptq(dtype=ml_dtypes.bfloat16), StoredAs.GPTQ),
@@ -150,16 +151,48 @@ MADE: dict[str, tuple[Callable[[], Made], StoredAs]] = {
         StoredAs.MXFP4_PACK_QUANTIZED,
     ),
     "nvfp4": (lambda: peers.float4(size=16), StoredAs.NVFP4_PACK_QUANTIZED),
+    "int8-channel": (peers.unpacked, StoredAs.INT_QUANTIZED),
+    "int8-tensor": (lambda: peers.unpacked(scales="tensor"), StoredAs.INT_QUANTIZED),
+    "fp8-channel": (lambda: peers.unpacked(code=E4M3, dtype=np.float16), StoredAs.FLOAT_QUANTIZED),
+    "fp8-tensor": (lambda: peers.unpacked(code=E4M3, scales="tensor"), StoredAs.FLOAT_QUANTIZED),
+    "fp8-block": (
+        lambda: peers.unpacked(code=E4M3, scales="block", dtype=np.float32),
+        StoredAs.FLOAT_QUANTIZED,
+    ),
+    "fp8-e5m2": (lambda: peers.unpacked(code=ml_dtypes.float8_e5m2), StoredAs.FLOAT_QUANTIZED),
+    "fp8": (
+        lambda: peers.unpacked(
+            code=E4M3, scales="block", dtype=np.float32, suffix="weight_scale_inv"
+        ),
+        StoredAs.FP8,
+    ),
+    "bitsandbytes-int8": (peers.rows_of_bitsandbytes, StoredAs.BITSANDBYTES_INT8),
 }
+# Formats whose activations are quantized in any case: their weights are asked for alone.
+QUANTIZED_INPUTS = (StoredAs.FP8, StoredAs.BITSANDBYTES_INT8)
+
+
+def check_encoded(layer: Layer, made: Made) -> None:
+    """Whether the way back has the bytes of the file, for all parts that it promises."""
+    encoded = layer.encode(layer.operands())
+    assert encoded.keys() | set(layer.kept) == layer.parts.keys()
+    assert not encoded.keys() & set(layer.kept)
+    for name, values in encoded.items():
+        stored = made.tensors[layer.parts[name].entry.name]
+        if values.dtype.kind == "f":
+            values = values.astype(stored.dtype)
+        assert values.tobytes() == stored.tobytes(), name
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_layer_is_what_its_format_says(tmp_path: Path, name: str) -> None:
     make, stored_as = MADE[name]
     made = make()
-    with read_layers(made.save(tmp_path / "model")) as layers:
+    weights_only = stored_as in QUANTIZED_INPUTS
+    with read_layers(made.save(tmp_path / "model"), weights_only=weights_only) as layers:
         assert [layer.name for layer in layers] == [made.name]
         layer = layers[made.name]
+        check_encoded(layer, made)
         assert (layer.stored_as, layer.shape) == (stored_as, made.weight.shape)
         assert layer.nbytes == sum(tensor.nbytes for tensor in made.tensors.values())
         assert layers.rest == ("model.norm.weight",)
@@ -175,7 +208,8 @@ def test_tensors_alone_tell_the_format(tmp_path: Path, name: str) -> None:
     made = MADE[name][0]()
     path = made.save(tmp_path / "model")
     (path / "config.json").unlink()
-    with read_layers(path / "model.safetensors") as layers:
+    weights_only = MADE[name][1] in QUANTIZED_INPUTS
+    with read_layers(path / "model.safetensors", weights_only=weights_only) as layers:
         assert same_bits(weight_of(layers[made.name]), made.weight)
 
 
@@ -231,6 +265,7 @@ def test_one_scale_of_all_rows(tmp_path: Path) -> None:
     assert made.config is not None
     made.config["config_groups"]["group_0"]["weights"]["strategy"] = "tensor"
     with read_layers(made.save(tmp_path / "model")) as layers:
+        check_encoded(layers[made.name], made)
         assert same_bits(weight_of(layers[made.name]), np.rint(codes) * np.float32(0.375))
 
 

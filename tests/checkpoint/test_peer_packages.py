@@ -132,6 +132,61 @@ def test_compressed_tensors_packs_floats_of_4_bits(tmp_path: Path, form: str) ->
         check_products(layer, ours)
 
 
+@pytest.mark.parametrize(
+    ("form", "strategy"),
+    [
+        ("int-quantized", "channel"),
+        ("int-quantized", "tensor"),
+        ("float-quantized", "channel"),
+        ("float-quantized", "tensor"),
+        ("float-quantized", "block"),
+    ],
+)
+def test_compressed_tensors_stores_codes_of_a_byte(
+    tmp_path: Path, form: str, strategy: str
+) -> None:
+    """Its way back is in the type of the scales, which is float32 here: the same product."""
+    floating = values(n=256)
+    kind = form.partition("-")[0]
+    weights: dict[str, Any] = {"num_bits": 8, "type": kind, "symmetric": True, "strategy": strategy}
+    weights |= {"block_structure": [128, 128]} if strategy == "block" else {}
+    scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**weights))
+    compressor = BaseCompressor.get_value_from_registry(form)
+    tiles = floating.unflatten(1, (-1, 128)).unflatten(0, (-1, 128)).abs()
+    largest = {
+        "tensor": floating.abs().amax().reshape(1),
+        "channel": floating.abs().amax(1, keepdim=True),
+        "block": tiles.amax((1, 3)),
+    }[strategy]
+    scale = largest / (127.5 if kind == "int" else 448)
+    stored = compressor.compress({"weight": floating, "weight_scale": scale}, scheme)
+    theirs = compressor.decompress(stored, scheme)["weight"].numpy()
+    config = peers.scheme(format=form, **weights)
+    with read_layers(save(tmp_path / "model", stored, config)) as layers:
+        layer = layers[NAME]
+        assert layer.stored_as.value == form
+        check_operands(layer)
+        assert same_bits(weight_of(layer), theirs)
+        check_products(layer, theirs)
+        layers.check()
+
+
+def test_bitsandbytes_stores_rows_of_int8(tmp_path: Path) -> None:
+    """Its way back multiplies by 1 / 127, rounded, where a scale here is divided by 127."""
+    codes, largest, _ = functional.int8_vectorwise_quant(values().half())
+    theirs = functional.int8_vectorwise_dequant(codes, largest).numpy()
+    tensors = {"weight": codes, "SCB": largest, "weight_format": torch.tensor(0).byte()}
+    config = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    folder = save(tmp_path / "model", tensors, config)
+    with read_layers(folder, weights_only=True) as layers:
+        layer = layers[NAME]
+        assert layer.stored_as is StoredAs.BITSANDBYTES_INT8
+        check_operands(layer)
+        assert np.allclose(weight_of(layer), theirs, rtol=2.0**-22, atol=0)
+        check_products(layer, theirs)
+        layers.check()
+
+
 def test_transformers_reads_the_blocks_of_gpt_oss(tmp_path: Path) -> None:
     made, _ = peers.gpt_oss()
     blocks, scales = (
@@ -202,6 +257,9 @@ def test_a_table_of_its_own_is_given(tmp_path: Path) -> None:
         ("compressed-tensors", "int8-tensor"),
         ("compressed-tensors", "int4-group128"),
         ("compressed-tensors", "uint4-group"),
+        ("compressed-tensors", "fp8-channel"),
+        ("compressed-tensors", "fp8-tensor"),
+        ("compressed-tensors", "fp8-block128"),
         ("bitsandbytes", "nf4"),
         ("bitsandbytes", "fp4"),
     ],

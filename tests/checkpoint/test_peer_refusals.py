@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "model.q_proj"
+E4M3 = ml_dtypes.float8_e4m3fn
 
 MAKE: dict[str, Callable[[], Made]] = {
     "gptq": peers.gptq,
@@ -118,19 +119,71 @@ def test_a_tensor_that_is_left_over(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "part", "operator"),
+    ("make", "part"),
     [
-        (ml_dtypes.float8_e4m3fn, "weight_scale", "linear_fp8"),
-        (np.int8, "weight_scale", "linear_w8a8_dynamic"),
-        (np.int8, "SCB", "linear_llm_int8"),
+        (lambda: peers.unpacked(code=E4M3, scales="block", suffix="weight_scale_inv"), "_inv"),
+        (peers.rows_of_bitsandbytes, "SCB"),
     ],
 )
-def test_weights_of_other_operators_are_named(
-    tmp_path: Path, dtype: Any, part: str, operator: str
+def test_formats_that_quantize_activations_in_any_case(
+    tmp_path: Path, make: Callable[[], Made], part: str
 ) -> None:
-    tensors = {"a.weight": np.zeros((4, 8), dtype), f"a.{part}": peers.ONES}
-    error = refused(peers.model(tmp_path / "model", tensors, None))
-    assert f"{operator} takes such weights" in str(error)
+    """Whether or not a config says so."""
+    made = make()
+    name = next(name for name in made.tensors if name.endswith(part))
+    for config in (made.config, None):
+        made.config = config
+        error = refused_tensor(made.save(tmp_path / "model"), name)
+        assert "no activations that are quantized (weights_only takes" in str(error)
+        (tmp_path / "model" / "config.json").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"weight_scale": np.ones((2, 2), np.float32)}, "a scale for the weight, [200, 1] for its"),
+        ({"weight_scale": np.ones((3, 3), np.float32)}, "or [2, 3] for blocks of 128 x 128"),
+        ({"weight_scale": np.ones((200, 1), np.int32)}, "expected F16 or BF16 or F32"),
+        ({"weight_zero_point": np.zeros((200, 1), np.int8)}, "which is left over"),
+        ({"weight": np.ones((200, 300, 1), np.int8)}, "[any, any], found I8 [200, 300, 1]"),
+        ({"bias": np.ones(3, np.float32)}, "[200], found F32 [3]"),
+    ],
+)
+def test_scales_that_do_not_fit_codes_of_a_byte(
+    tmp_path: Path, change: dict[str, Array], said: str
+) -> None:
+    made = peers.unpacked()
+    made.tensors |= {f"{NAME}.{part}": values for part, values in change.items()}
+    error = refused(made.save(tmp_path / "model"))
+    assert isinstance(error, TensorError)
+    assert said in str(error)
+
+
+def test_codes_of_a_byte_without_scales(tmp_path: Path) -> None:
+    made = peers.unpacked()
+    del made.tensors[f"{NAME}.weight_scale"]
+    assert refused_tensor(made.save(tmp_path / "model"), f"{NAME}.weight_scale").found is None
+
+
+def test_blocks_of_another_size(tmp_path: Path) -> None:
+    made = peers.unpacked(code=E4M3, scales="block")
+    with_weights(made, block_structure=[64, 128])
+    said = "block_structure: expected [128, 128], got [64, 128]"
+    assert said in str(refused(made.save(tmp_path / "model")))
+    made = peers.unpacked(code=E4M3, scales="block", suffix="weight_scale_inv")
+    assert made.config is not None
+    made.config["weight_block_size"] = [128, 64]
+    said = "weight_block_size: expected [128, 128], got [128, 64]"
+    assert said in str(refused(made.save(tmp_path / "model"), weights_only=True))
+
+
+def test_rows_of_bitsandbytes_in_another_order(tmp_path: Path) -> None:
+    made = peers.rows_of_bitsandbytes()
+    made.tensors[f"{NAME}.weight_format"] = np.array(1, np.uint8)
+    folder = made.save(tmp_path / "model")
+    error = refused(folder, weights_only=True)
+    assert f"{NAME}.weight_format" in str(error)
+    assert "expected 0, rows, found 1" in str(error)
 
 
 def orders(k: int, size: int) -> dict[str, Array]:
@@ -211,7 +264,7 @@ def test_a_global_scale_that_is_no_divisor(tmp_path: Path, value: float) -> None
         (lambda: peers.gptq(dynamic={"+:.*": {"bits": 8}}), "dynamic: expected the same options"),
         (lambda: peers.gptq(checkpoint_format="marlin"), "expected gptq or gptq_v2, got 'marlin'"),
         (lambda: peers.gptq(quant_method="hqq"), "quant_method: expected gptq or awq or"),
-        (lambda: peers.gptq(quant_method="fp8"), "linear_fp8 takes weights of fp8"),
+        (lambda: peers.gptq(quant_method="fp8"), "model.qweight"),
         (lambda: peers.gptq(quant_method="awq"), "model.qweight"),
         (lambda: peers.gptq(desc_act="no"), "desc_act: expected true or false"),
         (lambda: peers.awq(version="gemv"), "version: expected gemm, got 'gemv'"),
@@ -251,7 +304,7 @@ def test_a_scheme_that_does_not_fit(tmp_path: Path, make: Callable[[], Made], sa
     assert said in str(refused(make().save(tmp_path / "model")))
 
 
-@pytest.mark.parametrize("form", ["int-quantized", "float-quantized", "marlin-24", 4])
+@pytest.mark.parametrize("form", ["marlin-24", "sparse", 4])
 def test_a_format_of_compressed_tensors_that_is_not_read(tmp_path: Path, form: object) -> None:
     made = peers.packed()
     assert made.config is not None

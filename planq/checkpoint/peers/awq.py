@@ -7,6 +7,7 @@ the lowest first, are those of columns 0, 2, 4, 6, 1, 3, 5 and 7. So are those o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,18 +24,19 @@ from planq.checkpoint.peers.parts import (
     scale_dtype,
     split,
     with_bias,
+    words_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planq.checkpoint.files import PartSource
     from planq.checkpoint.peers.config import PeerConfig
-    from planq.checkpoint.shards import Shards
 
 _ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
-def awq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[Layer]:
+def awq_layers(shards: PartSource, module: str, config: PeerConfig | None) -> list[Layer]:
     """Returns the layer of a module.
 
     Raises:
@@ -59,8 +61,8 @@ def awq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[L
     }
     parts = {"weight": qweight, "weight_scale": scales, "weight_zero_point": qzeros}
     parts |= with_bias(shards, module, n)
-    kind = planq.Linear4BitDescriptor
-    return [Layer(module, StoredAs.AWQ, (n, k), kind, fields, parts, _decoded)]
+    kind, encode = planq.Linear4BitDescriptor, partial(_encoded, columns=k)
+    return [Layer(module, StoredAs.AWQ, (n, k), kind, fields, parts, _decoded, encode)]
 
 
 def _group_size(config: PeerConfig) -> int:
@@ -81,6 +83,24 @@ def _decoded(parts: Mapping[str, Part]) -> dict[str, Array]:
         "weight_scale": np.ascontiguousarray(parts["weight_scale"].scales().T),
         "weight_zero_point": np.ascontiguousarray(zeros.T),
     }
+
+
+def _encoded(operands: Mapping[str, Array], columns: int) -> dict[str, Array]:
+    zeros = words_of(np.ascontiguousarray(operands["weight_zero_point"].T), 4)
+    return {
+        "weight": _mixed(_turned(operands["weight"])[:columns].view("<i4")),
+        "weight_scale": np.ascontiguousarray(operands["weight_scale"].T),
+        "weight_zero_point": _mixed(zeros),
+    }
+
+
+def _mixed(words: Array) -> Array:
+    """The inverse of `_in_order`, of words."""
+    ordered = words.view(np.uint32)
+    mixed = np.zeros_like(ordered)
+    for place, column in enumerate(_ORDER):
+        mixed |= ((ordered >> np.uint32(4 * column)) & np.uint32(15)) << np.uint32(4 * place)
+    return mixed.view(np.int32)
 
 
 def _in_order(words: Array) -> Codes:

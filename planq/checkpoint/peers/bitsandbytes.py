@@ -14,7 +14,7 @@ from planq.checkpoint.states import CodebookWeight, read_states
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planq.checkpoint.shards import Shards
+    from planq.checkpoint.files import PartSource
 
 _TABLES = (planq.Codebook.NF4, planq.Codebook.FP4, planq.Codebook.INT4, planq.Codebook.AF4)
 _WEIGHT = ".weight"
@@ -26,7 +26,7 @@ _PART = {
 }
 
 
-def state_layers(shards: Shards) -> dict[str, Layer]:
+def state_layers(shards: PartSource) -> dict[str, Layer]:
     """Returns the layers of all states, by the names of their weights.
 
     Raises:
@@ -38,7 +38,7 @@ def state_layers(shards: Shards) -> dict[str, Layer]:
     }
 
 
-def _layer(shards: Shards, module: str, weight: CodebookWeight) -> Layer:
+def _layer(shards: PartSource, module: str, weight: CodebookWeight) -> Layer:
     state, codes = weight.state, Part(shards, weight.original)
     parts = {_PART.get(key, key): Part(shards, entry) for key, entry in weight.parts.items()}
     if state.quant_type is None:
@@ -77,7 +77,16 @@ def _layer(shards: Shards, module: str, weight: CodebookWeight) -> Layer:
         return operands
 
     kind = planq.Linear4BitDescriptor
-    return Layer(module, StoredAs.BITSANDBYTES, (n, k), kind, fields, parts, decode)
+    form, untold = StoredAs.BITSANDBYTES, ("nested_offset",)
+    return Layer(module, form, (n, k), kind, fields, parts, decode, _encoded, untold)
+
+
+# The operands that are tensors of the file as they are.
+_TENSORS = ("weight", "absmax", "codebook", "nested_absmax", "nested_codebook")
+
+
+def _encoded(operands: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: operands[name] for name in _TENSORS if name in operands}
 
 
 def _same(table: Array, known: Array) -> bool:

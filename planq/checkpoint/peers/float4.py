@@ -29,13 +29,13 @@ from planq.checkpoint.peers.parts import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planq.checkpoint.shards import Shards
+    from planq.checkpoint.files import PartSource
 
 _MX, _NV = 32, 16
 _POWERS = ("U8", "F8_E8M0")
 
 
-def float4_layers(shards: Shards, module: str) -> list[Layer]:
+def float4_layers(shards: PartSource, module: str) -> list[Layer]:
     """Returns the layer of a module of compressed-tensors.
 
     Raises:
@@ -58,7 +58,7 @@ def float4_layers(shards: Shards, module: str) -> list[Layer]:
     return [_layer(module, stored_as, (n, k), size, parts)]
 
 
-def block_layers(shards: Shards, name: str) -> list[Layer]:
+def block_layers(shards: PartSource, name: str) -> list[Layer]:
     """Returns the layers in ``NAME_blocks``: one, or one for each expert.
 
     Raises:
@@ -105,7 +105,13 @@ def _layer(
         }
         return operands | _tensor_scale(parts)
 
-    return Layer(name, stored_as, shape, planq.Linear4BitDescriptor, fields, parts, decode)
+    kind = planq.Linear4BitDescriptor
+    untold = ("tensor_scale",)
+    return Layer(name, stored_as, shape, kind, fields, parts, decode, _encoded, untold)
+
+
+def _encoded(operands: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: operands[name] for name in ("weight", "weight_scale")}
 
 
 def _tensor_scale(parts: Mapping[str, Part]) -> dict[str, Array]:

@@ -8,6 +8,7 @@ less than the zero point, in ``gptq_v2`` the zero point itself.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,18 +27,19 @@ from planq.checkpoint.peers.parts import (
     group_size,
     scale_dtype,
     with_bias,
+    words_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planq.checkpoint.files import PartSource
     from planq.checkpoint.peers.config import PeerConfig
-    from planq.checkpoint.shards import Shards
 
 _VERSIONS = ("gptq", "gptq_v2")
 
 
-def gptq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[Layer]:
+def gptq_layers(shards: PartSource, module: str, config: PeerConfig | None) -> list[Layer]:
     """Returns the layer of a module.
 
     Raises:
@@ -79,7 +81,8 @@ def gptq_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[
         "nibble_order": planq.NibbleOrder.LOW_FIRST,
     }
     kind = planq.Linear4BitDescriptor if four_bits else planq.LinearMixedDescriptor
-    return [Layer(module, version, (n, k), kind, fields, parts, decode)]
+    encode = partial(_encoded, bits=bits, version=version)
+    return [Layer(module, version, (n, k), kind, fields, parts, decode, encode)]
 
 
 def _options(config: PeerConfig) -> tuple[int, StoredAs]:
@@ -110,4 +113,15 @@ def _decoded(parts: Mapping[str, Part], bits: int, version: StoredAs) -> dict[st
         "weight": codes,
         "weight_scale": np.ascontiguousarray(parts["weight_scale"].scales().T),
         "weight_zero_point": np.ascontiguousarray(zeros.T),
+    }
+
+
+def _encoded(operands: Mapping[str, Array], bits: int, version: StoredAs) -> dict[str, Array]:
+    zeros = operands["weight_zero_point"]
+    if version is StoredAs.GPTQ:
+        zeros = zeros - np.uint8(1)
+    return {
+        "weight": np.ascontiguousarray(operands["weight"].view("<i4").T),
+        "weight_scale": np.ascontiguousarray(operands["weight_scale"].T),
+        "weight_zero_point": words_of(np.ascontiguousarray(zeros.T), bits),
     }

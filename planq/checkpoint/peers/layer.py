@@ -31,6 +31,10 @@ class StoredAs(StrEnum):
     NVFP4_PACK_QUANTIZED = "nvfp4-pack-quantized"
     MXFP4_BLOCKS = "mxfp4"
     BITSANDBYTES = "bitsandbytes"
+    BITSANDBYTES_INT8 = "bitsandbytes-int8"
+    INT_QUANTIZED = "int-quantized"
+    FLOAT_QUANTIZED = "float-quantized"
+    FP8 = "fp8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,10 @@ class Layer:
         kind: The class of its descriptors.
         fields: The descriptor fields that follow from the format.
         parts: Its tensors, by the operand that each becomes.
+        encode: The way back from `operands`: the bytes of the parts that follow from them, by part,
+            and scales in the operands' type; `bias` and `kept` are not among them. It holds no
+            tensor, and can be pickled.
+        untold: The operands whose tensor does not follow from them, such as inverses.
     """
 
     name: str
@@ -54,6 +62,8 @@ class Layer:
     fields: Mapping[str, Any]
     parts: Mapping[str, Part]
     _decode: Callable[[Mapping[str, Part]], dict[str, Array]] = field(repr=False)
+    encode: Callable[[Mapping[str, Array]], dict[str, Array]] = field(repr=False)
+    untold: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -101,6 +111,12 @@ class Layer:
         if "bias" in self.parts:
             operands["bias"] = self.parts["bias"].floats()
         return operands
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The parts that `encode` does not make: who writes the layer again has to keep them."""
+        known = self.descriptor(1, planq.DType.FLOAT32).operands()
+        return tuple(name for name in self.parts if name not in known or name in self.untold)
 
     def check(self) -> None:
         """Reads the layer, and refuses numbers that are not finite.

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +26,18 @@ from planq.checkpoint.peers.parts import (
     group_size,
     scale_dtype,
     with_bias,
+    words_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planq.checkpoint.files import PartSource
     from planq.checkpoint.peers.config import PeerConfig
-    from planq.checkpoint.shards import Shards
 
 _BITS = (4, 8)
+# The offset of signed codes turns the sign bit of each.
+_FLIPS = {planq.DType.INT4: 0x88, planq.DType.INT8: 0x80}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class _Scheme:
     symmetric: bool
 
 
-def packed_layers(shards: Shards, module: str, config: PeerConfig | None) -> list[Layer]:
+def packed_layers(shards: PartSource, module: str, config: PeerConfig | None) -> list[Layer]:
     """Returns the layer of a module.
 
     Raises:
@@ -87,7 +91,9 @@ def packed_layers(shards: Shards, module: str, config: PeerConfig | None) -> lis
             check_order(parts["g_idx"], k, size)
         return _decoded(parts, (n, k), bits, fields)
 
-    return [Layer(module, StoredAs.PACK_QUANTIZED, (n, k), kind, fields, parts, decode)]
+    flip = _FLIPS.get(fields["code_dtype"], 0)
+    encode = partial(_encoded, bits=bits, flip=flip, scales=scales.shape)
+    return [Layer(module, StoredAs.PACK_QUANTIZED, (n, k), kind, fields, parts, decode, encode)]
 
 
 def _schemes(config: PeerConfig) -> list[_Scheme]:
@@ -149,10 +155,9 @@ def _decoded(
     words = np.ascontiguousarray(parts["weight"].read())
     data = words.view(np.uint8).reshape(n, WORD // 8 * words.shape[1])
     codes: Array = np.ascontiguousarray(data[:, : -(-k * bits // 8)])
-    if fields["code_dtype"] is planq.DType.INT4:  # the offset turns the sign bit
-        codes = codes ^ np.uint8(0x88)
-    elif fields["code_dtype"] is planq.DType.INT8:
-        codes = (codes ^ np.uint8(0x80)).view(np.int8)
+    codes ^= np.uint8(_FLIPS.get(fields["code_dtype"], 0))
+    if fields["code_dtype"] is planq.DType.INT8:
+        codes = codes.view(np.int8)
     scales = parts["weight_scale"].scales()
     if scales.shape == (1,):
         scales = np.repeat(scales[None], n, axis=0)
@@ -162,3 +167,19 @@ def _decoded(
         packed = parts["weight_zero_point"].read()
         operands["weight_zero_point"] = np.ascontiguousarray(bits_of(packed.T, bits)[:, :n].T)
     return operands
+
+
+def _encoded(
+    operands: Mapping[str, Array], bits: int, flip: int, scales: tuple[int, ...]
+) -> dict[str, Array]:
+    codes = operands["weight"].view(np.uint8) ^ np.uint8(flip)
+    padded = np.pad(codes, ((0, 0), (0, -codes.shape[1] % (WORD // 8))))
+    scale = operands["weight_scale"]
+    stored = {
+        "weight": np.ascontiguousarray(padded).view("<i4"),
+        "weight_scale": scale.reshape(-1)[:1] if scales == (1,) else scale.reshape(scales),
+    }
+    if "weight_zero_point" in operands:
+        packed = words_of(np.ascontiguousarray(operands["weight_zero_point"].T), bits)
+        stored["weight_zero_point"] = np.ascontiguousarray(packed.T)
+    return stored

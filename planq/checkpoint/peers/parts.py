@@ -14,8 +14,7 @@ from planq.checkpoint.failure import TensorError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from planq.checkpoint.files import TensorEntry
-    from planq.checkpoint.shards import Shards
+    from planq.checkpoint.files import PartSource, TensorEntry
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.uint8]
@@ -30,6 +29,7 @@ _NUMPY = {
     "I32": "<i4",
     "I64": "<i8",
     "F8_E4M3": "u1",
+    "F8_E5M2": "u1",
     "F8_E8M0": "u1",
     "F16": "<f2",
     "BF16": "<u2",
@@ -47,7 +47,7 @@ class Part:
         index: Its place along the first axis, where each layer has one; else None.
     """
 
-    shards: Shards
+    shards: PartSource
     entry: TensorEntry
     index: int | None = None
 
@@ -88,7 +88,7 @@ class Part:
 
 
 def find(
-    shards: Shards, name: str, dtypes: Sequence[str], shape: Sequence[int | None] | None = None
+    shards: PartSource, name: str, dtypes: Sequence[str], shape: Sequence[int | None] | None = None
 ) -> Part:
     """Returns a tensor that a layer has to have.
 
@@ -117,7 +117,7 @@ def find(
     return part
 
 
-def with_bias(shards: Shards, module: str, rows: int) -> dict[str, Part]:
+def with_bias(shards: PartSource, module: str, rows: int) -> dict[str, Part]:
     """Returns the bias of a module, where it has one."""
     name = f"{module}.bias"
     return {"bias": find(shards, name, FLOATS, (rows,))} if name in shards.by_name else {}
@@ -173,6 +173,18 @@ def bits_of(words: Array, bits: int) -> Codes:
     """Returns the codes of int32 words, one a byte: those of a row of words in one row."""
     data = np.ascontiguousarray(words).view(np.uint8)
     return data if bits == 8 else split(data)
+
+
+def words_of(codes: Codes, bits: int) -> Array:
+    """Returns int32 words of codes that lie one a byte: the inverse of `bits_of`.
+
+    A row that fills no whole number of words ends with zeros.
+    """
+    spare = -codes.shape[-1] % (WORD // bits)
+    padded: Codes = np.pad(codes, ((0, 0), (0, spare)))
+    if bits == 4:
+        padded = padded[:, 0::2] | padded[:, 1::2] << np.uint8(4)
+    return np.ascontiguousarray(padded).view("<i4")
 
 
 def split(data: Codes) -> Codes:
