@@ -1,0 +1,268 @@
+"""Layers of a model of transformers are replaced, reported, and trained through."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import planq
+from checkpoint import architectures, peers
+from planq.checkpoint.failure import CheckpointError
+from planq.cli import main
+from support.torch_layers import adapt, nn
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    import transformers
+    from bitsandbytes import functional
+
+    logging.disable(logging.NOTSET)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
+
+IDS = {"input_ids": torch.arange(3, 19)[None]}
+WIDE = {"hidden_size": 128, "intermediate_size": 256}
+
+
+def llama(**more: Any) -> Any:
+    """A small model with random weights."""
+    config = {**architectures.MODELS["llama"].config, **WIDE, **more}
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).eval()
+
+
+def linear_names(model: torch.nn.Module) -> list[str]:
+    """All linear layers but the output layer."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    ]
+
+
+def logits(model: Any) -> torch.Tensor:
+    """Of sixteen tokens."""
+    with torch.no_grad():
+        found: torch.Tensor = model(**IDS).logits
+    return found
+
+
+def cosine(a: torch.Tensor, b: torch.Tensor) -> float:
+    """In float64."""
+    x, y = (each.detach().numpy().astype(np.float64).reshape(-1) for each in (a, b))
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+
+
+def hashed(columns: int) -> torch.Tensor:
+    """Sixteen rows of numbers of SplitMix64, as the report documents them."""
+    mask, found = (1 << 64) - 1, []
+    for i in range(1, 16 * columns + 1):
+        h = i * 0x9E3779B97F4A7C15 & mask
+        h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & mask
+        h = (h ^ h >> 27) * 0x94D049BB133111EB & mask
+        found.append(((h ^ h >> 31) >> 43) / 2**20 - 1)
+    return torch.tensor(found, dtype=torch.float64).float().reshape(16, columns)
+
+
+@pytest.mark.parametrize("scheme", ["nf4", "int4-group", "int8-channel", "fp8-block128"])
+def test_the_layers_of_a_model_are_quantized(scheme: str) -> None:
+    """Each is reported: how like it is, and the digest of what it makes of hashed numbers."""
+    model, before = llama(), llama()
+    report = nn.quantize_layers(model, scheme)
+    assert [layer.name for layer in report.layers] == linear_names(before)
+    for layer in report.layers:
+        module, there = model.get_submodule(layer.name), before.get_submodule(layer.name)
+        assert type(module).__name__ == layer.module
+        assert (layer.stored_as, layer.nbytes) == (module.stored_as, module.nbytes)
+        x = hashed(there.in_features)
+        y = x @ module.dequantize().T
+        assert layer.cosine == pytest.approx(cosine(there(x), y), abs=1e-5)
+        assert layer.digest == hashlib.sha256(module(x).numpy().tobytes()).hexdigest()
+        assert layer.cosine > 0.99
+    assert type(model.lm_head) is torch.nn.Linear
+    assert cosine(logits(model), logits(before)) > 0.97
+    lines = str(report).splitlines()
+    assert len(lines) == 1 + len(report.layers)
+    assert re.fullmatch(r"layer +module +stored as +n x k +bytes +cosine +digest", lines[0])
+    assert report.to_dict()["layers"][0]["digest"] == report.layers[0].digest
+
+
+def test_cosines_are_those_of_the_models_own_activations() -> None:
+    model, before = llama(), llama()
+    seen: dict[str, torch.Tensor] = {}
+    name = "model.layers.1.mlp.down_proj"
+    before.get_submodule(name).register_forward_hook(
+        lambda module, args, output: seen.update(x=args[0], y=output)
+    )
+    logits(before)
+    report = nn.quantize_layers(model, "nf4", inputs=IDS)
+    (found,) = (layer for layer in report.layers if layer.name == name)
+    y = seen["x"] @ model.get_submodule(name).dequantize().T
+    assert found.cosine == pytest.approx(cosine(seen["y"], y), abs=1e-6)
+    plain = nn.quantize_layers(llama(), "nf4")
+    assert [layer.digest for layer in plain.layers] == [layer.digest for layer in report.layers]
+
+
+def test_which_layers_are_taken() -> None:
+    """Names decide as they do for `planq quantize`; nothing is replaced where one is refused."""
+    taken = [layer.name for layer in nn.quantize_layers(llama(), include="mlp").layers]
+    assert taken == [name for name in linear_names(llama()) if "mlp" in name]
+    taken = [layer.name for layer in nn.quantize_layers(llama(), exclude="layers.0|up").layers]
+    assert taken == [
+        name for name in linear_names(llama()) if "layers.0" not in name and "up" not in name
+    ]
+    every = nn.quantize_layers(llama(), default_excludes=False)
+    assert every.layers[-1].name == "lm_head"
+    narrow = llama(intermediate_size=96)
+    with pytest.raises(CheckpointError, match=r"layers\.0\.mlp\.down_proj.*width of 96"):
+        nn.quantize_layers(narrow, "int4-group")
+    assert linear_names(narrow) == linear_names(llama())
+    with pytest.raises(planq.ArgumentError, match="none that is taken"):
+        nn.quantize_layers(llama(), include="nothing")
+    with pytest.raises(planq.ArgumentError, match="scheme: expected nf4 or fp4"):
+        nn.quantize_layers(llama(), "q4_k_m")
+
+
+@pytest.mark.parametrize(
+    ("form", "scheme"),
+    [("bitsandbytes", "nf4"), ("compressed-tensors", "uint4-group"), ("bitsandbytes", "fp4")],
+)
+def test_a_checkpoint_takes_the_place_of_floating_layers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, scheme: str
+) -> None:
+    """The bits of `planq quantize` are those of `quantize_layers`, and of its state dict."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    llama().save_pretrained(source)
+    command = ["quantize", str(source), str(target), "--format", form, "--scheme", scheme]
+    assert main(command) == 0
+    capsys.readouterr()
+    loaded, quantized = llama(), llama()
+    report, other = nn.load_layers(loaded, target), nn.quantize_layers(quantized, scheme)
+    assert {layer.name: layer.digest for layer in report.layers} == {
+        layer.name: layer.digest for layer in other.layers
+    }
+    assert all(layer.cosine is not None and layer.cosine > 0.98 for layer in report.layers)
+    assert torch.equal(logits(loaded), logits(quantized))
+    state = loaded.state_dict()
+    third = llama()
+    nn.load_layers(third, state)
+    assert torch.equal(logits(third), logits(loaded))
+    inner = transformers.LlamaModel(llama().config)
+    assert [f"model.{layer.name}" for layer in nn.load_layers(inner, target).layers] == [
+        layer.name for layer in report.layers
+    ]
+
+
+@pytest.mark.parametrize("version", ["gptq", "gptq_v2"])
+def test_a_checkpoint_of_gptq(tmp_path: Path, version: str) -> None:
+    """Its version is known afterwards, too: a state dict alone does not tell it."""
+    made = peers.gptq(version=version)
+    model = torch.nn.Sequential()
+    model.add_module("model", torch.nn.Module())
+    model.model.q_proj = torch.nn.Linear(256, 32)
+    (layer,) = nn.load_layers(model, made.save(tmp_path / "source")).layers
+    assert (layer.name, layer.stored_as) == (made.name, version)
+    for _ in range(2):
+        weight = model.get_submodule(made.name).dequantize().numpy()
+        assert np.array_equal(weight, made.weight)
+        model.load_state_dict(model.state_dict())
+
+
+def test_a_model_without_memory_gets_layers_with_it() -> None:
+    model = llama()
+    nn.quantize_layers(model, "nf4")
+    with torch.device("meta"):
+        empty = llama()
+    report = nn.load_layers(empty, model.state_dict())
+    assert {layer.cosine for layer in report.layers} == {None}
+    assert "0.9" not in str(report)
+    name = report.layers[0].name
+    assert torch.equal(
+        empty.get_submodule(name).dequantize(), model.get_submodule(name).dequantize()
+    )
+
+
+def test_layers_of_bitsandbytes_are_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that transformers loaded: what its layers make is what planq's make, nearly."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    llama().save_pretrained(source)
+    command = ["quantize", str(source), str(target), "--format", "bitsandbytes", "--scheme", "nf4"]
+    assert main([*command, "--nested"]) == 0
+    capsys.readouterr()
+    model = transformers.LlamaForCausalLM.from_pretrained(target, dtype=torch.float32)
+    model.train()  # otherwise some processors multiply in bfloat16 there
+    theirs = logits(model)
+    report = nn.load_layers(model)
+    assert len(report.layers) == 14
+    assert all(layer.cosine is not None and layer.cosine > 0.99999 for layer in report.layers)
+    torch.testing.assert_close(logits(model), theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_bitsandbytes_reads_our_state_dict() -> None:
+    """And has the numbers."""
+    torch.manual_seed(0)
+    module = nn.Linear4bit.from_linear(torch.nn.Linear(256, 32, bias=False), "nf4", nested=True)
+    tensors = module.state_dict()
+    codes = tensors.pop("weight")
+    named = {key.removeprefix("weight."): value for key, value in tensors.items()}
+    state = functional.QuantState.from_dict(named, device=torch.device("cpu"))
+    theirs = functional.dequantize_4bit(codes, state)
+    torch.testing.assert_close(module.dequantize(), theirs, rtol=2.0**-22, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"hidden_size": 64}, "model.layers.0.self_attn.q_proj: expected a linear layer of [128"),
+        ({"num_hidden_layers": 1}, "model.layers.1.self_attn.q_proj: expected a layer of this"),
+    ],
+)
+def test_a_model_that_a_checkpoint_does_not_fit(change: dict[str, Any], said: str) -> None:
+    """Nothing is replaced."""
+    source = llama()
+    nn.quantize_layers(source, "nf4")
+    model = llama(**change)
+    with pytest.raises(planq.ArgumentError) as caught:
+        nn.load_layers(model, source.state_dict())
+    assert str(caught.value).startswith(said)
+    assert linear_names(model) == linear_names(llama(**change))
+    with pytest.raises(planq.ArgumentError, match="quantized layers, got none"):
+        nn.load_layers(model, llama().state_dict())
+
+
+def test_adapters_learn_beside_frozen_layers() -> None:
+    """QLoRA: gradients are those of torch through the dequantized weights, and the loss falls."""
+    model, reference = llama(), llama()
+    nn.quantize_layers(model, "nf4")
+    for name in linear_names(reference):
+        weight = model.get_submodule(name).dequantize()
+        reference.get_submodule(name).weight.data.copy_(weight)
+    ours = adapt(model, (nn.Linear4bit,))
+    theirs = adapt(reference.model, (torch.nn.Linear,))
+    assert len(ours) == len(theirs) == 28
+    ids = torch.from_numpy(np.random.default_rng(0).integers(0, 100, (4, 16)))
+    for network in (model, reference):
+        network(input_ids=ids, labels=ids).loss.backward()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-6)
+    optimizer, losses = torch.optim.AdamW(ours, lr=1e-2), []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.5
