@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from inspect import Parameter, Signature
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
@@ -18,6 +18,7 @@ from planq import _core
 from planq._classes import CLASSES
 from planq._nearest import did_you_mean
 from planq.errors import ArgumentError, DescriptorError, as_field
+from planq.scope import Scope
 
 T = TypeVar("T")
 
@@ -101,13 +102,16 @@ def __init__({parameters}):
 
 
 def _compiled(
-    made: type[Any], assignment: str, scope: dict[str, Any], *more: tuple[str, str]
+    made: type[Any],
+    assignment: Callable[[Field[Any]], str],
+    scope: dict[str, Any],
+    *more: tuple[str, str],
 ) -> Callable[..., None]:
     """An ``__init__`` that assigns every field.
 
     Args:
         made: The class.
-        assignment: The statement for a field called ``{name}``.
+        assignment: Returns the statement for a field.
         scope: What the statements see.
         more: Further parameters, each with a statement that comes before the others.
     """
@@ -120,14 +124,22 @@ def _compiled(
     ]
     parameters += [parameter for parameter, _ in more]
     body = [statement for _, statement in more]
-    body += [assignment.format(name=item.name) for item in taken] or ["pass"]
+    body += [assignment(item) for item in taken] or ["pass"]
     exec(_INIT.format(parameters=", ".join(parameters), body="\n    ".join(body)), scope)
     made_init: Callable[..., None] = scope["__init__"]
     return made_init
 
 
+def _put(item: Field[Any]) -> str:
+    """The statement that assigns a field of a descriptor; native code reads no texts of scopes."""
+    value = item.name
+    if item.type == "Scope":
+        value = f"scope_of({value}, {value!r}) if {value}.__class__ is str else {value}"
+    return f"put(self, {item.name!r}, {value})"
+
+
 def _descriptor_init(made: type[Any]) -> Callable[..., None]:
-    assign = _compiled(made, "put(self, {name!r}, {name})", {"put": object.__setattr__})
+    assign = _compiled(made, _put, {"put": object.__setattr__, "scope_of": Scope.parse})
     resolve = _core.resolve_descriptor
 
     def init(self: Any, /, **given: Any) -> None:
@@ -154,7 +166,11 @@ def _args_init(made: type[Any]) -> Callable[..., None]:
         raise ArgumentError(as_field(name), expected, "a name that is none", hint)
 
     check = ("**unknown", "if unknown: refuse(unknown)")
-    return _compiled(made, "self.{name} = {name}", {"refuse": refuse}, check)
+
+    def assign(item: Field[Any]) -> str:
+        return f"self.{item.name} = {item.name}"
+
+    return _compiled(made, assign, {"refuse": refuse}, check)
 
 
 def tie_fields(made: type[Any], whose: str, table: Iterable[tuple[Any, ...]]) -> None:

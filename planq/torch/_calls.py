@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,7 +20,6 @@ from planq.dtypes import Backend, Determinism, OperandKind, Role
 from planq.errors import ArgumentError, DescriptorError, NoKernelError, shown
 from planq.plan import Plan
 from planq.preference import PlanPreference
-from planq.scope import Scope
 from planq.selection import explain_exactly
 from planq.stream import HOST
 from planq.torch._results import results_of
@@ -36,31 +34,11 @@ FEWEST_ROWS: Final = 16
 _MOST_DIMS: Final = 4
 _ALIGNMENT: Final = _core.WORKSPACE_ALIGNMENT
 _NATIVE: Final[Any] = torch._C
-_SCOPE: Final = re.compile(r"\s*(\w+)\s*(?:\((.*)\))?\s*")
 
 Call = tuple[Any, ...]
 
 
 # --- From arguments to a descriptor
-
-
-def scope_of(text: str) -> Scope:
-    """Parses the text of a scope: ``token()``, ``group(128, axis=-1)``, ``block(2, 3)``.
-
-    Raises:
-        DescriptorError: The text is something else.
-    """
-    match = _SCOPE.fullmatch(text)
-    make = getattr(Scope, match[1], None) if match and not match[1].startswith("_") else None
-    if match and match[1] in ("tensor", "channel", "token", "group", "block", "pair") and make:
-        try:
-            numbers = [int(part.rpartition("=")[2]) for part in (match[2] or "").split(",") if part]
-            made: Scope = make(*numbers)
-        except (TypeError, ValueError):
-            pass
-        else:
-            return made
-    raise DescriptorError("scope", f"expected a scope such as 'token()', got {shown(text)}")
 
 
 def _shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
@@ -80,7 +58,6 @@ def _names_of(text: str) -> Any:
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "scope": scope_of,
     "shape": tuple,
     "shape_list": _shapes_of,
     "integer_list": tuple,

@@ -14,6 +14,8 @@ import pytest
 import torch
 
 import planq
+from planq.registry import native_operator
+from support.own import ADAPTERS
 from support.samples import assign, make_descriptor
 
 EVERY_FIELD: list[dict[str, Any]] = [
@@ -245,6 +247,79 @@ def test_a_scope_is_read_from_what_it_writes() -> None:
     """An axis of any size stays what it is."""
     for scope in (planq.Scope.channel(5000), planq.Scope.group(4, -2), planq.Scope.block(2, 3)):
         assert planq.Scope.parse(scope.to_dict()) == scope
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("tensor()", planq.Scope.tensor()),
+        (" token ( ) ", planq.Scope.token()),
+        ("pair()", planq.Scope.pair()),
+        ("channel(-2)", planq.Scope.channel(-2)),
+        ("channel(axis=1)", planq.Scope.channel(1)),
+        ("group(32)", planq.Scope.group(32)),
+        ("group(32, 0)", planq.Scope.group(32, 0)),
+        ("group(axis=0, size=32)", planq.Scope.group(32, 0)),
+        ("block(2, 3)", planq.Scope.block(2, 3)),
+        ("block(columns=3, rows=2)", planq.Scope.block(2, 3)),
+    ],
+)
+def test_a_scope_is_read_from_its_text(text: str, scope: planq.Scope) -> None:
+    """A call of its constructor, which is what `str` writes."""
+    assert planq.Scope.parse(text) == scope
+    assert planq.Scope.parse(str(scope)) == scope
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tokens()",
+        "token(1)",
+        "channel()",
+        "channel(1, 2)",
+        "channel(x)",
+        "channel(1.5)",
+        "group(axis=0)",
+        "group(size=1, size=2)",
+        "group(2, size=3)",
+        "group(rows=3)",
+        "block(2)",
+        "parse(1)",
+        "__init__(1)",
+        "token() or tensor()",
+        "group(2,)",
+        "token(",
+    ],
+)
+def test_a_text_that_is_no_scope_is_refused(text: str) -> None:
+    """With the field and the text."""
+    said = f"expected a scope such as 'token()', 'channel(0)' or 'group(128)', got '{text}'"
+    with pytest.raises(planq.DescriptorError) as caught:
+        make_descriptor(scope=text)
+    assert caught.value.field == "scope"
+    assert str(caught.value) == f"scope: {said}"
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [info for info in planq.operators() if info.name in ADAPTERS],
+    ids=lambda operator: operator.name,
+)
+def test_every_scope_of_every_operator_is_read_from_text(operator: planq.OperatorInfo) -> None:
+    """Its default as text makes the same descriptor; JSON may have it, too."""
+    scopes = {
+        item.name: item.default
+        for item in dataclasses.fields(operator.descriptor)
+        if isinstance(item.default, planq.Scope)
+    }
+    native = native_operator(operator.name)["fields"]
+    assert scopes.keys() == {name for name, kind, *_ in native if kind == "scope"}
+    adapter = ADAPTERS[operator.name]
+    desc: Any = adapter.descriptor(next(iter(adapter.cases())).problem)
+    held = {name: getattr(desc, name) for name in scopes}
+    texts: Any = {name: str(scope) for name, scope in held.items()}
+    assert dataclasses.replace(desc, **texts) == desc
+    assert planq.Descriptor.from_dict({**desc.to_dict(), **texts}) == desc
 
 
 def test_operands_say_what_each_tensor_has_to_be() -> None:

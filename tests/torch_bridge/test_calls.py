@@ -356,7 +356,7 @@ def test_planqs_own_errors_come_through() -> None:
     with pytest.raises(planq.DescriptorError, match="a dtype that planq knows, got 'int7'"):
         OPS.dynamic_range_quantize(x, "int7")
     with pytest.raises(planq.DescriptorError, match=r"scope: expected a scope such as 'token\(\)'"):
-        OPS.dynamic_range_quantize(x, "int8", scope="tokens")
+        OPS.dynamic_range_quantize(x, "int8", scope="tokens()")
     with pytest.raises(planq.ArgumentError, match=r"scale: expected shape .* float32 on host"):
         OPS.dynamic_range_quantize.out(x, codes, scale.double(), "int8")
     with pytest.raises(planq.ArgumentError, match=r"output: .*got \(4, 63\) int8"):
