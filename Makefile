@@ -69,7 +69,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo demo-llm check-llm test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
+.PHONY: help demo demo-llm check-llm docs test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
@@ -85,6 +85,7 @@ help:
 	@echo "make fuzz      the fuzzers of the command line, of JSON and of every kernel, for half an hour instead of seconds;"
 	@echo "               and those that coverage guides, ten minutes each: make fuzz-guided runs these alone"
 	@echo "make faults    whether planq audit refutes every wrong kernel of tests/faults; make gpu-faults likewise"
+	@echo "make docs      these pages and those of the interfaces as a site, in build/site"
 	@echo "make lint      ruff, mypy --strict and clang-format; make format applies the formatters"
 	@echo "make sanitize  the tests of every host kernel under address, undefined and thread sanitizers"
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
@@ -196,6 +197,13 @@ gpu-install:
 	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install --verbose \
 	  --no-build-isolation --no-deps --no-index --force-reinstall .
 
+# Nothing is compiled: docstrings are read, not imported. A link that leads nowhere is an error.
+docs: build/docs/ready
+	rm -rf build/site build/doctrees
+	build/docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto \
+	  --conf-dir docs/site --doctree-dir build/doctrees . build/site
+	@echo "build/site/index.html"
+
 clean:
 	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache
 
@@ -215,6 +223,12 @@ $(VENV)/requirements-%: pyproject.toml build_backend/requirements.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python build_backend/requirements.py $(EXTRAS) > $@.txt
 	$(PIP) install --quiet --no-compile --requirement $@.txt
+	touch $@
+
+build/docs/ready: pyproject.toml build_backend/requirements.py
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python build_backend/requirements.py docs > $@.txt
+	build/docs/bin/python -m pip --disable-pip-version-check install --quiet --requirement $@.txt
 	touch $@
 
 # Builds a wheel into the folder named after it, in the build tree SKBUILD_BUILD_DIR, and shows how

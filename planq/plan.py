@@ -54,9 +54,10 @@ class Plan(_core.PlanBase):
     captured in a CUDA graph. The stream is any stream of the plan's device. On a host stream, the
     work is done when ``run`` returns. The workspace is None when :meth:`workspace_size` is 0, else
     a byte tensor or ``(pointer, bytes)`` on the plan's device, aligned to
-    ``planq.WORKSPACE_ALIGNMENT``. Its content is undefined before and after.
+    ``planq.WORKSPACE_ALIGNMENT``. Its content is undefined before and after. The errors below are
+    those of ``run``.
 
-    Raises (from ``run``):
+    Raises:
         ArgumentError: An operand is not what the descriptor says; nothing was launched.
         WorkspaceError: The workspace is missing, too small, misaligned or on another device.
         StreamError: It is no stream, or a stream of another device.

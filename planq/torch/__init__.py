@@ -21,7 +21,7 @@ Results:
     A tensor or a tuple. An operator whose fields decide which results there are (zero points,
     statistics) returns a list of them, in the order of its args.
 
-torch.compile:
+Compiled programs:
     All operators work with ``fullgraph=True``, in ``torch.export`` and in CUDA graphs. Before a
     capture, call the operator once, so that its plan exists. A new number of rows recompiles
     nothing, from 2 rows up; torch always specializes extents of 1. Other requirements on extents,
