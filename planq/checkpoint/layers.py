@@ -50,6 +50,8 @@ _PART = re.compile(
 )
 _ACTIVATIONS = re.compile(r"\.(input|output)_(scale|zero_point|global_scale)$")
 _WITHOUT = "weights_only takes the weights without that"
+# Activations that share a scale beside blocks of 128 x 128.
+GROUP = 128
 
 
 class Layers:
@@ -169,6 +171,47 @@ def _method(config: PeerConfig) -> str:
     if method == "compressed-tensors":
         config.word("format", _FORMATS, "mixed-precision")
     return method
+
+
+def dynamic_activations(config: PeerConfig | None) -> bool:
+    """Whether a config has activations quantized as they come, in the type of the weights.
+
+    They are codes of 8 bits, symmetric, by token; beside blocks of 128 x 128 by groups of 128.
+
+    Raises:
+        CheckpointError: The config has them quantized in another way, or some of them.
+    """
+    if config is None:
+        return False
+    if config.values.get("quant_method") == "fp8":
+        return config.word("activation_scheme", ("dynamic",), "dynamic") == "dynamic"
+    if config.values.get("config_groups") is None:
+        return False
+    groups = config.objects("config_groups")
+    asked = [group for group in groups if group.values.get("input_activations") is not None]
+    for group in asked:
+        _check_dynamic(group)
+    if asked and len(asked) < len(groups):
+        raise config.refused(
+            "config_groups", "activations quantized in all groups or in none", "some"
+        )
+    return bool(asked)
+
+
+def _check_dynamic(group: PeerConfig) -> None:
+    given, weights = group.section("input_activations"), group.section("weights")
+    kind = weights.word("type", ("int", "float"), "int")
+    given.word("type", (kind,), "int")
+    for each in (given, weights):
+        if each.integer("num_bits", 8) != 8:
+            raise each.refused("num_bits", "8", each.values.get("num_bits"))
+    for key, wanted in (("symmetric", True), ("dynamic", True)):
+        if given.flag(key, usual=key == "symmetric") is not wanted:
+            raise given.refused(key, "true", given.values.get(key))
+    blocks = weights.values.get("strategy") == "block"
+    given.word("strategy", ("group" if blocks else "token",))
+    if blocks and given.integer("group_size") != GROUP:
+        raise given.refused("group_size", str(GROUP), given.values.get("group_size"))
 
 
 def _check_input(layer: Layer) -> None:

@@ -9,7 +9,17 @@ import torch
 
 import planq
 from support.gpu import cuda
-from support.torch_layers import DTYPES, MADE, adapt, check_products, filled, nn, sample
+from support.torch_layers import (
+    DTYPES,
+    MADE,
+    WITH_CODES,
+    adapt,
+    check_products,
+    check_products_of_codes,
+    filled,
+    nn,
+    sample,
+)
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 DEVICE = "cuda:0"
@@ -25,6 +35,21 @@ def bits(tensor: torch.Tensor) -> bytes:
 def test_a_layer_is_what_its_format_says(name: str) -> None:
     """Weight, product, gradient; beside the formula, float64, and torch's product."""
     check_products(name, DEVICE)
+
+
+@pytest.mark.parametrize("name", WITH_CODES)
+def test_activations_are_quantized_too(name: str) -> None:
+    """Products of codes by the formula, and with the host's bits."""
+    check_products_of_codes(name, DEVICE)
+    make, kind = MADE[name]
+    made = make()
+    found = []
+    for device in ("cpu", DEVICE):
+        module = filled(made, kind, device, "token")
+        x = sample(7, module.in_features, torch.bfloat16, device)
+        with planq.policy(EXACT):
+            found.append(bits(module(x)))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -107,10 +107,11 @@ def state_of(made: peers.Made, prefix: str = "") -> dict[str, torch.Tensor]:
     return {prefix + name[start:]: as_torch(values) for name, values in made.tensors.items()}
 
 
-def filled(made: peers.Made, kind: str, device: str = "cpu") -> Any:
+def filled(made: peers.Made, kind: str, device: str = "cpu", activations: str = "none") -> Any:
     """A module that has loaded the layer."""
     n, k = made.weight.shape
-    module = getattr(nn, kind)(k, n, quantization_config=made.config)
+    config = made.config
+    module = getattr(nn, kind)(k, n, quantization_config=config, activations=activations)
     module.load_state_dict(state_of(made))
     return module.to(device)
 
@@ -161,6 +162,47 @@ def check_products(name: str, device: str) -> None:
         assert near(theirs, dy, weight, torch.zeros(1), ERRORS[dtype])
         scale = dy.float().abs() @ weight.abs().to(device)
         assert bool(((x.grad.float() - theirs).abs() <= ERRORS[dtype] * scale).all())
+
+
+# Formats whose activations may be quantized as they come, and what shares a scale among them.
+WITH_CODES = {
+    "int8-channel": 0,
+    "int8-tensor": 0,
+    "fp8-channel": 0,
+    "fp8-e5m2": 0,
+    "fp8-block": 128,
+}
+
+
+def check_products_of_codes(name: str, device: str) -> None:
+    """Products of codes on both sides, beside float64; the gradient is that of floating ones."""
+    make, kind = MADE[name]
+    made = with_bias(make())
+    n, k = made.weight.shape
+    module = getattr(nn, kind)(k, n, activations="token")
+    module.load_state_dict(state_of(made))
+    module = module.to(device)
+    weight, bias = torch.from_numpy(np.ascontiguousarray(made.weight)), as_torch(made.bias)
+    assert torch.equal(module.dequantize().cpu(), weight)
+    for dtype in DTYPES:
+        x = sample(5, k, dtype, device).requires_grad_()
+        groups = x.detach().float().cpu().split(WITH_CODES[name] or k, dim=1)
+        rounded = []
+        for group in groups:
+            largest = group.abs().amax(1, keepdim=True)
+            scale = largest / (127 if kind == "Linear8bit" else 448)
+            codes = group / scale
+            codes = codes.round() if kind == "Linear8bit" else codes.to(torch.float8_e4m3fn).float()
+            rounded.append(codes.double() * scale.double())
+        y = module(x)
+        assert (y.dtype, y.shape) == (dtype, (5, n))
+        # Sums of integers are exact; those of fp8 keep 13 bits. One rounding to the output's type.
+        error = torch.finfo(dtype).eps + (2.0**-22 if kind == "Linear8bit" else 2.0**-10)
+        assert near(y, torch.cat(rounded, 1), weight.T, bias, error)
+        dy = sample(5, n, dtype, device)
+        y.backward(dy)
+        assert x.grad is not None
+        assert near(x.grad, dy, weight, torch.zeros(1), ERRORS[dtype])
 
 
 class LowRank(torch.nn.Module):

@@ -15,7 +15,17 @@ import planq.torch
 from checkpoint import peers
 from planq.checkpoint.failure import CheckpointError, TensorError
 from support.tensors import as_torch
-from support.torch_layers import MADE, blocks, check_products, filled, nn, sample, state_of
+from support.torch_layers import (
+    MADE,
+    WITH_CODES,
+    blocks,
+    check_products,
+    check_products_of_codes,
+    filled,
+    nn,
+    sample,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +45,37 @@ def same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 def test_a_layer_is_what_its_format_says(name: str) -> None:
     """Weight, product, gradient; beside the formula, float64, and torch's product."""
     check_products(name, "cpu")
+
+
+@pytest.mark.parametrize("name", WITH_CODES)
+def test_activations_are_quantized_too(name: str) -> None:
+    """Products by the formula; state dicts stay those of the file."""
+    check_products_of_codes(name, "cpu")
+    make, kind = MADE[name]
+    made = make()
+    n, k = made.weight.shape
+    module = getattr(nn, kind)(k, n, activations="token")
+    wanted = state_of(made)
+    module.load_state_dict(wanted)
+    found = module.state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(same(found[key], wanted[key]) for key in wanted)
+    scope = "group(128)" if WITH_CODES[name] else "token()"
+    assert f"activations by {scope}, stored as" in repr(module)
+    x = sample(4, k, torch.bfloat16)
+    assert torch.equal(module(x)[1], module(x[1]))
+
+
+@pytest.mark.parametrize("name", ["gptq", "packed-8", "nf4", "mxfp4", "packed-8-asymmetric"])
+def test_codes_without_a_product_of_codes_are_refused(name: str) -> None:
+    make, kind = MADE[name]
+    made = make()
+    n, k = made.weight.shape
+    module = getattr(nn, kind)(k, n, quantization_config=made.config, activations="token")
+    with pytest.raises(planq.ArgumentError, match="activations: expected int8 codes by rows"):
+        module.load_state_dict(state_of(made))
+    with pytest.raises(planq.ArgumentError, match="activations: expected none or token, got 'x'"):
+        getattr(nn, kind)(k, n, activations="x")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -190,11 +231,20 @@ def test_autocast_decides_the_dtype() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-@pytest.mark.parametrize("name", ["gptq", "nf4-nested", "fp8-channel", "mxfp4"])
-def test_compiled_whole(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "activations"),
+    [
+        ("gptq", "none"),
+        ("nf4-nested", "none"),
+        ("mxfp4", "none"),
+        ("int8-channel", "token"),
+        ("fp8-block", "token"),
+    ],
+)
+def test_compiled_whole(name: str, activations: str) -> None:
     """Forward and backward as one graph each, for any number of rows from 2 on."""
     make, kind = MADE[name]
-    module = filled(make(), kind)
+    module = filled(make(), kind, activations=activations)
     torch.compiler.reset()
     compiled = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
     for rows in (2, 3, 7):

@@ -16,7 +16,7 @@ import planq
 from checkpoint import architectures, peers
 from planq.checkpoint.failure import CheckpointError
 from planq.cli import main
-from support.torch_layers import adapt, nn
+from support.torch_layers import E4M3, adapt, nn, state_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -162,6 +162,87 @@ def test_a_checkpoint_takes_the_place_of_floating_layers(
     assert [f"model.{layer.name}" for layer in nn.load_layers(inner, target).layers] == [
         layer.name for layer in report.layers
     ]
+
+
+@pytest.mark.parametrize("scheme", ["int8-channel", "fp8-channel", "fp8-block128"])
+def test_a_checkpoint_has_its_activations_quantized(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    """As its config says, and as `quantize_layers` has them; with weights_only they are not."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    llama().save_pretrained(source)
+    command = ["quantize", str(source), str(target), "--format", "compressed-tensors"]
+    assert main([*command, "--scheme", scheme, "--activations", "token"]) == 0
+    capsys.readouterr()
+    loaded, quantized, plain = llama(), llama(), llama()
+    report = nn.load_layers(loaded, target)
+    other = nn.quantize_layers(quantized, scheme, activations="token")
+    digests = {layer.name: layer.digest for layer in report.layers}
+    assert digests == {layer.name: layer.digest for layer in other.layers}
+    assert torch.equal(logits(loaded), logits(quantized))
+    floating = nn.load_layers(plain, target, weights_only=True)
+    assert not set(digests.values()) & {layer.digest for layer in floating.layers}
+    assert {loaded.get_submodule(name).activations for name in digests} == {"token"}
+    assert cosine(logits(loaded), logits(llama())) > 0.99
+    assert cosine(logits(plain), logits(llama())) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dynamic": False}, "dynamic: expected true, got False"),
+        ({"symmetric": False}, "symmetric: expected true, got False"),
+        ({"strategy": "tensor"}, "strategy: expected token, got 'tensor'"),
+        ({"num_bits": 4}, "num_bits: expected 8, got 4"),
+        ({"type": "float"}, "type: expected int, got 'float'"),
+    ],
+)
+def test_other_activations_are_refused(change: dict[str, Any], said: str) -> None:
+    """By the config's own words; the weights alone are taken where that is meant."""
+    made = peers.unpacked()
+    assert made.config is not None
+    group = made.config["config_groups"]["group_0"]
+    activations = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
+    group["input_activations"] = activations
+    state, options = state_of(made, "q_proj."), {"quantization_config": made.config}
+    model = one_layer(300, 200)
+    nn.load_layers(model, state, **options)
+    assert model.get_submodule("q_proj").activations == "token"
+    group["input_activations"] = activations | change
+    model = one_layer(300, 200)
+    with pytest.raises(CheckpointError, match="input_activations") as caught:
+        nn.load_layers(model, state, **options)
+    assert said in str(caught.value)
+    assert type(model.get_submodule("q_proj")) is torch.nn.Linear
+    nn.load_layers(model, state, **options, weights_only=True)
+    assert model.get_submodule("q_proj").activations == "none"
+    group["input_activations"] = activations
+    made.config["config_groups"]["group_1"] = {**group, "input_activations": None}
+    with pytest.raises(CheckpointError, match="quantized in all groups or in none"):
+        nn.load_layers(model, state, **options)
+
+
+def one_layer(columns: int, rows: int) -> torch.nn.Module:
+    """A model that is a layer."""
+    model = torch.nn.Sequential()
+    model.add_module("q_proj", torch.nn.Linear(columns, rows))
+    return model
+
+
+def test_formats_with_activations_of_their_own() -> None:
+    """DeepSeek's are known by their config; those of bitsandbytes' int8 have no module."""
+    made = peers.unpacked(code=E4M3, scales="block", dtype=np.float32, suffix="weight_scale_inv")
+    state, model = state_of(made, "q_proj."), one_layer(300, 200)
+    with pytest.raises(CheckpointError, match="no activations that are quantized"):
+        nn.load_layers(model, state)
+    nn.load_layers(model, state, quantization_config=made.config)
+    assert model.get_submodule("q_proj").activations == "token"
+    made = peers.rows_of_bitsandbytes()
+    state, model = state_of(made, "q_proj."), one_layer(100, 24)
+    with pytest.raises(CheckpointError, match="no activations that are quantized"):
+        nn.load_layers(model, state, quantization_config=made.config)
+    nn.load_layers(model, state, quantization_config=made.config, weights_only=True)
+    assert model.get_submodule("q_proj").activations == "none"
 
 
 @pytest.mark.parametrize("version", ["gptq", "gptq_v2"])

@@ -13,9 +13,9 @@ Modules:
     :meth:`~Linear4bit.dequantize` returns.
 
 Bits:
-    A forward pass is one call of ``torch.ops.planq``, so its bits are those of the plan. They are
-    the same on the host and on every GPU where the plan promises ``BIT_EXACT``. It computes in the
-    dtype of the input, or in that of autocast, if autocast is on.
+    A forward pass is one call of ``torch.ops.planq``, or two, so its bits are those of the plans.
+    They are the same on the host and on every GPU where these promise ``BIT_EXACT``. It computes in
+    the dtype of the input, or in that of autocast, if autocast is on.
 
 Gradients:
     Weights are frozen. The gradient of the input is ``dx = dy W``, with W dequantized to the dtype

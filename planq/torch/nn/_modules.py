@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 import torch
 
 from planq.checkpoint.failure import TensorError
-from planq.checkpoint.layers import find_layers
+from planq.checkpoint.layers import GROUP, find_layers
 from planq.checkpoint.peers.config import PeerConfig
 from planq.checkpoint.peers.layer import Layer, StoredAs
 from planq.dtypes import DType
 from planq.errors import ArgumentError
+from planq.scope import Scope
 from planq.torch._words import word
 from planq.torch.nn._products import Product, dequantized, multiply
 from planq.torch.nn._quantizing import quantized_layer
@@ -32,6 +33,7 @@ _TOLD: Final = ("scale_dtype", "zero_point_dtype")
 _RENAMED: Final = {"codebook": "codebook_tensor"}
 # What the buffers of parts begin with that no operand tells.
 _KEPT: Final = "kept_"
+_GROUPS: Final = f"group({GROUP})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,16 @@ class QuantizedLinear(torch.nn.Module):
         out_features: Rows of the weight.
         quantization_config: The entry of this name in a checkpoint's ``config.json``. GPTQ needs
             it, since it alone tells the versions of that format apart.
+        activations: ``"none"``: they stay floating. ``"token"``: each token is quantized by its
+            own range as it comes, to int8 beside int8 weights, and to float8_e4m3fn beside floats
+            of 8 bits; beside blocks of 128 x 128 in groups of 128. Then the product is that of
+            :class:`planq.LinearW8A8DynamicDescriptor` or :class:`planq.LinearFp8Descriptor`, and
+            the gradient passes the quantization unchanged.
 
     Attributes:
         in_features: Columns of the weight.
         out_features: Rows of the weight.
+        activations: Whether activations are quantized.
         code_dtypes: The types of codes that the class has.
         schemes: The schemes of ``planq quantize`` that make such codes.
 
@@ -110,8 +118,12 @@ class QuantizedLinear(torch.nn.Module):
         out_features: int,
         *,
         quantization_config: Mapping[str, Any] | None = None,
+        activations: str = "none",
     ) -> None:
         super().__init__()
+        if activations not in ("none", "token"):
+            raise ArgumentError("activations", "none or token", repr(activations))
+        self.activations = activations
         self.in_features, self.out_features = in_features, out_features
         self.quantization_config = None if quantization_config is None else {**quantization_config}
         self._product: Product | None = None
@@ -128,6 +140,7 @@ class QuantizedLinear(torch.nn.Module):
         nested: bool = False,
         group_size: int | None = None,
         search: str = "none",
+        activations: str = "none",
     ) -> Self:
         """Quantizes a floating layer, with the bits that ``planq quantize`` makes of its weight.
 
@@ -139,6 +152,7 @@ class QuantizedLinear(torch.nn.Module):
             nested: Whether the absmax of these blocks are quantized, too.
             group_size: Elements of a group of int4 and uint4; None for 128.
             search: ``"mse"`` searches for the range of each group.
+            activations: As for the class.
 
         Raises:
             ArgumentError: The scheme makes other codes.
@@ -147,25 +161,31 @@ class QuantizedLinear(torch.nn.Module):
         name = cls.schemes[0] if scheme is None else scheme
         if name not in cls.schemes:
             raise ArgumentError("scheme", " or ".join(cls.schemes), repr(scheme))
-        layer = quantized_layer(
-            linear, name, block_size=block_size, nested=nested, group_size=group_size, search=search
-        )
-        return cls.from_layer(layer, device=linear.weight.device)
+        options: Any = {"block_size": block_size, "nested": nested, "group_size": group_size}
+        layer = quantized_layer(linear, name, search=search, activations=activations, **options)
+        return cls.from_layer(layer, device=linear.weight.device, activations=activations)
 
     @classmethod
-    def from_layer(cls, layer: Layer, *, device: torch.device | str | None = None) -> Self:
+    def from_layer(
+        cls,
+        layer: Layer,
+        *,
+        device: torch.device | str | None = None,
+        activations: str = "none",
+    ) -> Self:
         """Makes the module of a layer that :func:`planq.checkpoint.read_layers` found.
 
         Args:
             layer: The layer. Its files have to be open.
             device: Where its operands go; None for the host.
+            activations: As for the class.
 
         Raises:
-            ArgumentError: Its codes are those of another class.
+            ArgumentError: Its codes are those of another class, or have no product with codes.
             CheckpointError: Its values mean nothing in the format, or the files changed.
         """
         n, k = layer.shape
-        made = cls(k, n)
+        made = cls(k, n, activations=activations)
         made._take(layer, layer.name, torch.device("cpu" if device is None else device))
         return made
 
@@ -214,6 +234,8 @@ class QuantizedLinear(torch.nn.Module):
             zeros = ", zero points" if fields.get("weight_mode") == "asymmetric" else ""
             codes = f"{fields['code_dtype']} by {fields['weight_scope']}{zeros}"
         bias = "bias" in self._product.names
+        if self._product.activations is not None:
+            codes += f", activations by {self._product.activations}"
         return f"{sizes}, bias={bias}, {codes}, stored as {self._stored.form.value}"
 
     def _filled(self) -> Product:
@@ -238,7 +260,9 @@ class QuantizedLinear(torch.nn.Module):
         if layer.shape != wanted:
             part = layer.parts["weight"]
             raise part.refused(f"codes of a weight {list(wanted)}", f"of {list(layer.shape)}")
-        operands = operands_of(layer)
+        operands, product = operands_of(layer), _product_of(layer)
+        if self.activations != "none":
+            operands, product = _with_activations(layer, operands, product)
         kept = {name: kept_of(layer.parts[name]) for name in layer.kept}
         buffers = {_attribute(name): tensor for name, tensor in operands.items()}
         buffers |= {_KEPT + name: tensor for name, tensor in kept.items()}
@@ -247,11 +271,8 @@ class QuantizedLinear(torch.nn.Module):
         for name, tensor in buffers.items():
             self.register_buffer(name, tensor.to(device), persistent=False)
         self._operands = tuple(operands)
-        self._product = Product(
-            layer.kind.operator,
-            tuple(_RENAMED.get(name, name) for name in operands),
-            _arguments(layer),
-        )
+        names = tuple(_RENAMED.get(name, name) for name in operands)
+        self._product = replace(product, names=names)
         self._stored = _Stored(layer.stored_as, _parts(layer), layer.encode)
         if layer.stored_as in (StoredAs.GPTQ, StoredAs.GPTQ_V2):
             self.quantization_config = self.quantization_config or _gptq_config(layer)
@@ -291,6 +312,9 @@ class QuantizedLinear(torch.nn.Module):
             }
         pairs = zip(self._operands, self._given(), strict=True)
         operands = {name: as_numpy(tensor) for name, tensor in pairs}
+        if self._product is not None and self._product.activations == _GROUPS:
+            each = operands["weight_scale"].repeat(GROUP, axis=0)  # as the reader has blocks
+            operands["weight_scale"] = each[: self.out_features]
         found = stored.encode(operands)
         if "bias" in operands:
             found["bias"] = operands["bias"]
@@ -372,14 +396,40 @@ def _attribute(operand: str) -> str:
     return "codes" if operand == "weight" else operand
 
 
-def _arguments(layer: Layer) -> tuple[tuple[str, Any], ...]:
-    """The fields of a layer, as torch's operator takes them."""
+def _with_activations(
+    layer: Layer, operands: dict[str, torch.Tensor], product: Product
+) -> tuple[dict[str, torch.Tensor], Product]:
+    """The operands and the product of a layer whose activations are quantized.
+
+    Raises:
+        ArgumentError: There is no product of such codes.
+    """
+    fields = dict(product.fields)
+    code, scope = layer.fields["code_dtype"], layer.fields.get("weight_scope")
+    floats = code in (DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2)
+    blocks = floats and scope == Scope.group(GROUP)
+    if not (scope == Scope.channel(0) and (floats or code is DType.INT8)) and not blocks:
+        expected = "int8 codes by rows, or floats of 8 bits, beside activations of 8 bits"
+        found = f"{code} in blocks" if scope is None else f"{code} by {scope}"
+        raise ArgumentError("activations", expected, found)
+    scales = operands["weight_scale"].float()
+    if blocks:
+        fields["weight_scope"] = f"block({GROUP}, {GROUP})"
+        scales = scales[::GROUP].contiguous()
+    operator = "linear_fp8" if floats else "linear_w8a8_dynamic"
+    made = Product(operator, (), tuple(fields.items()), _GROUPS if blocks else "token()")
+    return {**operands, "weight_scale": scales}, made
+
+
+def _product_of(layer: Layer) -> Product:
+    """The product of floating activations; the names of its tensors come later."""
     fields = {
         name: value if isinstance(value, int) else word(value)
         for name, value in layer.fields.items()
         if name not in _TOLD and value is not None
     }
-    return (("weight_shape", list(layer.shape)), *fields.items())
+    arguments = (("weight_shape", list(layer.shape)), *fields.items())
+    return Product(layer.kind.operator, (), arguments)
 
 
 def _parts(layer: Layer) -> dict[str, _Part]:
@@ -415,8 +465,7 @@ class Linear8bit(QuantizedLinear):
     """A linear layer with weights of 8-bit integers, per row or in groups.
 
     Formats: GPTQ of 8 bits, compressed-tensors' ``pack-quantized`` and ``int-quantized``,
-    bitsandbytes' int8 rows. Activations stay floating, also where the format quantizes them. See
-    :class:`QuantizedLinear`.
+    bitsandbytes' int8 rows. See :class:`QuantizedLinear`.
     """
 
     code_dtypes = (DType.INT8, DType.UINT8)
@@ -427,8 +476,7 @@ class LinearFp8(QuantizedLinear):
     """A linear layer with weights of 8-bit floats, per row, per tensor or in blocks of 128 x 128.
 
     Formats: compressed-tensors' ``float-quantized`` and ``naive-quantized``, DeepSeek's blocks
-    (``weight_scale_inv``). Activations stay floating, also where the format quantizes them. See
-    :class:`QuantizedLinear`.
+    (``weight_scale_inv``). See :class:`QuantizedLinear`.
     """
 
     code_dtypes = (DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2)

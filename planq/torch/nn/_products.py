@@ -25,11 +25,13 @@ class Product:
         operator: The operator's name.
         names: The names of its tensors, in the order in which they are passed.
         fields: Its other arguments, as torch takes them.
+        activations: The scope by which activations are quantized as they come; None: they are not.
     """
 
     operator: str
     names: tuple[str, ...]
     fields: Fields
+    activations: str | None = None
 
 
 def multiply(x: torch.Tensor, product: Product, *tensors: torch.Tensor) -> torch.Tensor:
@@ -46,11 +48,33 @@ def _multiplied(x: torch.Tensor, product: Product, *tensors: torch.Tensor) -> to
     rows = x if x.dim() > 1 else x.unsqueeze(0)
     if rows.stride(-1) != 1:
         rows = rows.contiguous()
-    operator = getattr(torch.ops.planq, product.operator)
-    y: torch.Tensor = operator(
-        rows, **dict(zip(product.names, tensors, strict=True)), **dict(product.fields)
-    )
+    given = dict(zip(product.names, tensors, strict=True))
+    y: torch.Tensor
+    if product.activations is None:
+        y = getattr(torch.ops.planq, product.operator)(rows, **given, **dict(product.fields))
+    else:
+        y = _of_codes(rows, product, given)
     return y if x.dim() > 1 else y.squeeze(0)
+
+
+def _of_codes(x: torch.Tensor, product: Product, given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The product of codes on both sides."""
+    fields, scope, dtype = dict(product.fields), product.activations, word(x.dtype)
+    y: torch.Tensor
+    if product.operator == "linear_w8a8_dynamic":
+        y = torch.ops.planq.linear_w8a8_dynamic(x, output_dtype=dtype, input_scope=scope, **given)
+        return y
+    codes, scale = torch.ops.planq.dynamic_range_quantize(x, "float8_e4m3fn", scope=scope)
+    y = torch.ops.planq.linear_fp8(
+        codes,
+        input_scale=scale,
+        output_dtype=dtype,
+        weight_dtype=fields["code_dtype"],
+        input_scope=scope,
+        weight_scope=fields["weight_scope"],
+        **given,
+    )
+    return y
 
 
 def dequantized(dtype: torch.dtype, product: Product, *tensors: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 
 from planq.checkpoint.files import TensorEntry
-from planq.checkpoint.formats import Form, Format
+from planq.checkpoint.formats import Activations, Form, Format
 from planq.checkpoint.job import Job, quantize_weight
 from planq.checkpoint.layers import find_layers
 from planq.checkpoint.peers.layer import Layer
@@ -20,9 +20,16 @@ from planq.torch.nn._states import TensorDict, bytes_of, name_of, part_tensor
 _BLOCKS: Final = (Scheme.NF4, Scheme.FP4)
 
 
-def form_of(scheme: Scheme) -> Form:
-    """The format that layers of a scheme have: bitsandbytes for blocks, else compressed-tensors."""
-    return Form(Format.BITSANDBYTES if scheme in _BLOCKS else Format.COMPRESSED_TENSORS)
+def form_of(scheme: Scheme, activations: str = "none") -> Form:
+    """The format that layers of a scheme have: bitsandbytes for blocks, else compressed-tensors.
+
+    Raises:
+        ArgumentError: There is no such way of quantizing activations.
+    """
+    if activations not in list(Activations):
+        raise ArgumentError("activations", " or ".join(Activations), repr(activations))
+    form = Format.BITSANDBYTES if scheme in _BLOCKS else Format.COMPRESSED_TENSORS
+    return Form(form, Activations(activations))
 
 
 def quantized_layer(
@@ -34,6 +41,7 @@ def quantized_layer(
     nested: bool = False,
     group_size: int | None = None,
     search: str = "none",
+    activations: str = "none",
 ) -> Layer:
     """Returns a layer of a floating one's numbers, in the format that its scheme has.
 
@@ -45,6 +53,7 @@ def quantized_layer(
         nested: Whether the absmax of these blocks are quantized, too.
         group_size: Elements of a group of int4 and uint4; None for 128.
         search: ``"mse"`` searches for the range of each group.
+        activations: ``"token"`` for a format whose activations are quantized, too.
 
     Raises:
         ArgumentError: The weight is no floating matrix, or there is no such search.
@@ -57,7 +66,7 @@ def quantized_layer(
     if search not in list(Search):
         raise ArgumentError("search", " or ".join(Search), repr(search))
     kind = Scheme(scheme)
-    form = form_of(kind)
+    form = form_of(kind, activations)
     blocks = choose_blocks(kind, block_size, nested=nested, calibrated=False)
     groups = choose_groups(kind, group_size, Search(search))
     form.check(kind, blocks, calibrated=False)

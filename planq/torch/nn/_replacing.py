@@ -6,16 +6,19 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 import torch
 
-from planq.checkpoint.layers import find_layers, read_layers
-from planq.checkpoint.peers.config import PeerConfig
+from planq.checkpoint.layers import dynamic_activations, find_layers, read_layers
+from planq.checkpoint.peers.config import PeerConfig, read_config
 from planq.checkpoint.peers.layer import Layer, StoredAs
 from planq.checkpoint.schemes import Scheme
+from planq.checkpoint.shards import Shards
 from planq.errors import ArgumentError
 from planq.torch.nn._modules import QuantizedLinear, class_of, class_of_scheme
 from planq.torch.nn._quantizing import form_of, quantized_layer
@@ -23,6 +26,7 @@ from planq.torch.nn._states import TensorDict, bytes_of
 
 PROBE_ROWS: Final = 16
 """Rows of the input that digests are of."""
+_WORDS: Final = {False: "none", True: "token"}
 
 Checkpoint = str | os.PathLike[str] | Mapping[str, torch.Tensor]
 
@@ -94,6 +98,7 @@ def quantize_layers(
     nested: bool = False,
     group_size: int | None = None,
     search: str = "none",
+    activations: str = "none",
     include: str | None = None,
     exclude: str | None = None,
     default_excludes: bool = True,
@@ -112,6 +117,7 @@ def quantize_layers(
         nested: Whether the absmax of these blocks are quantized, too.
         group_size: Elements of a group of int4 and uint4; None for 128.
         search: ``"mse"`` searches for the range of each group.
+        activations: ``"token"`` quantizes them as they come, too; of schemes of 8 bits.
         include: A regular expression: take only layers in whose names it is found.
         exclude: A regular expression: leave out layers in whose names it is found.
         default_excludes: Whether to leave out layers whose names tell of output layers and routers,
@@ -124,7 +130,7 @@ def quantize_layers(
         CheckpointError: An option does not go with the scheme, or a shape with its groups.
     """
     kind = class_of_scheme(scheme)
-    form = form_of(Scheme(scheme))
+    form = form_of(Scheme(scheme), activations)
 
     def taken(name: str, module: torch.nn.Module) -> bool:
         if type(module) is not torch.nn.Linear:
@@ -137,11 +143,13 @@ def quantize_layers(
         )
 
     options: Any = {"block_size": block_size, "nested": nested, "group_size": group_size}
+    options |= {"search": search, "activations": activations}
     made = {}
     for name, module in model.named_modules():
         if name and isinstance(module, torch.nn.Linear) and taken(name, module):
-            layer = quantized_layer(module, scheme, name=name, search=search, **options)
-            made[name] = kind.from_layer(layer, device=module.weight.device)
+            layer = quantized_layer(module, scheme, name=name, **options)
+            device = module.weight.device
+            made[name] = kind.from_layer(layer, device=device, activations=activations)
     if not made:
         raise ArgumentError("model", "linear layers to quantize", "none that is taken")
     return _replaced(model, made, inputs)
@@ -168,8 +176,9 @@ def load_layers(
             state dict, and the config that it has.
         quantization_config: What ``config.json`` says, for state dicts; of a file or a folder it is
             read from there.
-        weights_only: Whether to take layers whose activations are to be quantized, too, without
-            that. Otherwise they are refused.
+        weights_only: Whether to leave activations floating in any case. Otherwise those that the
+            config has quantized as they come, by token in 8 bits, are so; other ways of quantizing
+            them are refused.
         inputs: As for :func:`quantize_layers`.
 
     Raises:
@@ -179,10 +188,11 @@ def load_layers(
         OSError: The system refused.
     """
     made: dict[str, QuantizedLinear] = {}
-    for layer in _layers(model, checkpoint, quantization_config, weights_only=weights_only):
+    found = _layers(model, checkpoint, quantization_config, weights_only=weights_only)
+    for layer, activations in found:
         name = _place(model, layer)
         device = _device_of(model.get_submodule(name))
-        made[name] = class_of(layer).from_layer(layer, device=device)
+        made[name] = class_of(layer).from_layer(layer, device=device, activations=activations)
     if not made:
         raise ArgumentError("checkpoint", "quantized layers", "none")
     return _replaced(model, made, inputs)
@@ -194,17 +204,24 @@ def _layers(
     given: Mapping[str, Any] | None,
     *,
     weights_only: bool,
-) -> Iterator[Layer]:
-    """The layers of a checkpoint, one at a time, while its files are open."""
+) -> Iterator[tuple[Layer, str]]:
+    """The layers of a checkpoint while its files are open, and how their activations are taken."""
     if checkpoint is not None and not isinstance(checkpoint, Mapping):
-        with read_layers(checkpoint, weights_only=weights_only) as found:
-            yield from found
+        path = Path(checkpoint)
+        with closing(Shards(path)) as shards:
+            dynamic = not weights_only and dynamic_activations(read_config(shards))
+        with read_layers(path, weights_only=weights_only or dynamic) as layers:
+            for layer in layers:
+                yield layer, _WORDS[dynamic]
         return
     if checkpoint is None:
         checkpoint = model.state_dict()
         given = _config_of(model) if given is None else given
     config = None if given is None else PeerConfig("quantization_config", dict(given))
-    yield from find_layers(TensorDict(checkpoint), config, weights_only=weights_only)
+    dynamic = not weights_only and dynamic_activations(config)
+    source = TensorDict(checkpoint)
+    for layer in find_layers(source, config, weights_only=weights_only or dynamic):
+        yield layer, _WORDS[dynamic]
 
 
 def _config_of(model: torch.nn.Module) -> dict[str, Any] | None:
