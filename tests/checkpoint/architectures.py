@@ -129,8 +129,8 @@ MODELS = {
 }
 
 
-def save(name: str, folder: Path) -> torch.Tensor:
-    """Writes a model into a folder, and returns its answer."""
+def build(name: str) -> Any:
+    """A model with random weights, the same ones each time."""
     small = MODELS[name]
     kind = getattr(transformers, small.name)
     torch.manual_seed(0)
@@ -139,6 +139,12 @@ def save(name: str, folder: Path) -> torch.Tensor:
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(0, 0.08)
+    return model
+
+
+def save(name: str, folder: Path) -> torch.Tensor:
+    """Writes a model into a folder, and returns its answer."""
+    model = build(name)
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     model.save_pretrained(folder)

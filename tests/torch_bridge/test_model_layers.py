@@ -98,6 +98,19 @@ def test_the_layers_of_a_model_are_quantized(scheme: str) -> None:
     assert report.to_dict()["layers"][0]["digest"] == report.layers[0].digest
 
 
+KINDS = ("albert", "bert", "bloom", "clip", "gpt-neox", "mpnet", "opt", "phi3", "t5", "whisper")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_models_of_many_kinds(name: str) -> None:
+    """What they make of some input hardly changes in int8."""
+    model = architectures.build(name)
+    before = architectures.answer(name, model)
+    report = nn.quantize_layers(model, "int8-channel")
+    assert len(report.layers) >= 6
+    assert cosine(architectures.answer(name, model), before) > 0.9995
+
+
 def test_cosines_are_those_of_the_models_own_activations() -> None:
     model, before = llama(), llama()
     seen: dict[str, torch.Tensor] = {}

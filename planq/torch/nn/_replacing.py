@@ -121,7 +121,8 @@ def quantize_layers(
         include: A regular expression: take only layers in whose names it is found.
         exclude: A regular expression: leave out layers in whose names it is found.
         default_excludes: Whether to leave out layers whose names tell of output layers and routers,
-            as ``planq quantize`` does, and the model's output embedding.
+            as ``planq quantize`` does, and of models of transformers the output embedding and the
+            modules that they keep in float32, such as T5's ``wo``.
         inputs: Arguments of the model by name. With them, it is called once before its layers are
             replaced, and cosines are those of its own activations.
 
@@ -135,7 +136,7 @@ def quantize_layers(
     def taken(name: str, module: torch.nn.Module) -> bool:
         if type(module) is not torch.nn.Linear:
             return False
-        if default_excludes and (form.leaves(f"{name}.weight") or module is _output(model)):
+        if default_excludes and (form.leaves(f"{name}.weight") or _stays(model, name, module)):
             return False
         return not (
             (include is not None and re.search(include, name) is None)
@@ -255,10 +256,16 @@ def _device_of(module: torch.nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
-def _output(model: torch.nn.Module) -> torch.nn.Module | None:
-    """The output layer of a model of transformers, which may share its embedding's weight."""
-    find: Callable[[], torch.nn.Module] | None = getattr(model, "get_output_embeddings", None)
-    return None if find is None else find()
+def _stays(model: torch.nn.Module, name: str, module: torch.nn.Module) -> bool:
+    """Whether a model of transformers says that a layer stays floating.
+
+    It has an output layer, which may share its embedding's weight, and names of modules that are
+    kept in float32, whose ``weight`` its code may look at.
+    """
+    output: Callable[[], torch.nn.Module] | None = getattr(model, "get_output_embeddings", None)
+    kept = getattr(model, "_keep_in_fp32_modules", None) or ()
+    alone = output is not None and output() is module
+    return alone or any(f".{part}." in f".{name}." for part in kept)
 
 
 # --- Reports
