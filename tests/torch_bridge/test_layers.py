@@ -228,6 +228,11 @@ def test_autocast_decides_the_dtype() -> None:
     y.float().sum().backward()
     assert x.grad is not None
     assert x.grad.dtype == torch.float32
+    y = module(x)
+    (outside,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (inside,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(inside, outside)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
@@ -257,6 +262,18 @@ def test_compiled_whole(name: str, activations: str) -> None:
             assert pair[0].grad is not None
             assert pair[1].grad is not None
             assert torch.equal(pair[0].grad, pair[1].grad)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_exported_for_any_number_of_rows() -> None:
+    """As a program without Python's module."""
+    module = filled(blocks(), "Linear4bit")
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(
+        module, (sample(4, 256, torch.float32),), dynamic_shapes=({0: rows},)
+    )
+    x = sample(9, 256, torch.float32)
+    assert torch.equal(program.module()(x), module(x))
 
 
 def test_weights_are_frozen() -> None:

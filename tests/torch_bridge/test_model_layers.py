@@ -23,6 +23,7 @@ with warnings.catch_warnings():
     logging.disable(logging.WARNING)
     import transformers
     from bitsandbytes import functional
+    from safetensors.torch import load_file
 
     logging.disable(logging.NOTSET)
 
@@ -143,8 +144,10 @@ def test_which_layers_are_taken() -> None:
     assert linear_names(narrow) == linear_names(llama())
     with pytest.raises(planq.ArgumentError, match="none that is taken"):
         nn.quantize_layers(llama(), include="nothing")
-    with pytest.raises(planq.ArgumentError, match="scheme: expected nf4 or fp4"):
-        nn.quantize_layers(llama(), "q4_k_m")
+    with pytest.raises(
+        planq.ArgumentError, match=r"scheme: expected nf4 or .*mean int8-channel or"
+    ):
+        nn.quantize_layers(llama(), "int8")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +178,31 @@ def test_a_checkpoint_takes_the_place_of_floating_layers(
     assert [f"model.{layer.name}" for layer in nn.load_layers(inner, target).layers] == [
         layer.name for layer in report.layers
     ]
+
+
+def test_a_whole_checkpoint_is_loaded_and_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Layers first; then torch's own loading takes every tensor of the file, by its name."""
+    source, target, again = (tmp_path / name for name in ("source", "target", "again"))
+    llama().save_pretrained(source)
+    command = ["quantize", str(source), str(target), "--format", "compressed-tensors"]
+    assert main([*command, "--scheme", "int4-group", "--group-size", "32"]) == 0
+    capsys.readouterr()
+    wanted = llama()
+    nn.load_layers(wanted, target)
+    model = llama()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    nn.load_layers(model, target)
+    assert not torch.equal(logits(model), logits(wanted))
+    model.load_state_dict(load_file(target / "model.safetensors"))
+    assert torch.equal(logits(model), logits(wanted))
+    model.save_pretrained(again)
+    ours, theirs = (load_file(each / "model.safetensors") for each in (again, target))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.parametrize("scheme", ["int8-channel", "fp8-channel", "fp8-block128"])

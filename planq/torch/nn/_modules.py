@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 import torch
 
+from planq._nearest import did_you_mean
 from planq.checkpoint.failure import TensorError
 from planq.checkpoint.layers import GROUP, find_layers
 from planq.checkpoint.peers.config import PeerConfig
 from planq.checkpoint.peers.layer import Layer, StoredAs
 from planq.dtypes import DType
-from planq.errors import ArgumentError
+from planq.errors import ArgumentError, shown
 from planq.scope import Scope
 from planq.torch._words import word
 from planq.torch.nn._products import Product, dequantized, multiply
@@ -160,7 +161,7 @@ class QuantizedLinear(torch.nn.Module):
         """
         name = cls.schemes[0] if scheme is None else scheme
         if name not in cls.schemes:
-            raise ArgumentError("scheme", " or ".join(cls.schemes), repr(scheme))
+            raise _no_scheme(scheme, cls.schemes)
         options: Any = {"block_size": block_size, "nested": nested, "group_size": group_size}
         layer = quantized_layer(linear, name, search=search, activations=activations, **options)
         return cls.from_layer(layer, device=linear.weight.device, activations=activations)
@@ -501,5 +502,9 @@ def class_of_scheme(scheme: str) -> type[QuantizedLinear]:
     for known in CLASSES:
         if scheme in known.schemes:
             return known
-    names = [name for known in CLASSES for name in known.schemes]
-    raise ArgumentError("scheme", " or ".join(names), repr(scheme))
+    raise _no_scheme(scheme, [name for known in CLASSES for name in known.schemes])
+
+
+def _no_scheme(scheme: object, known: Sequence[str]) -> ArgumentError:
+    hint = did_you_mean(scheme, known).removeprefix("; ")
+    return ArgumentError("scheme", " or ".join(known), shown(scheme), hint)

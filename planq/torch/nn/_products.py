@@ -148,7 +148,10 @@ def _gradient(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
     weight = dequantized(grad.dtype, ctx.product, *ctx.saved_tensors)
     rows = grad.reshape(-1, grad.shape[-1]).contiguous()
     if grad.dtype == torch.float32:
-        found = rows @ weight
+        with torch.autocast(
+            grad.device.type, enabled=False
+        ):  # a backward pass may be inside of one
+            found = rows @ weight
     else:
         found = torch.ops.planq.matmul(rows, weight, transpose_weight=True)
     return found.reshape(*grad.shape[:-1], weight.shape[-1])
