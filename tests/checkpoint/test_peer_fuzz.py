@@ -14,7 +14,7 @@ import pytest
 import planq
 from checkpoint import peers
 from checkpoint.test_peer_layers import check_operands, run
-from checkpoint.test_peer_refusals import MAKE
+from checkpoint.test_peer_refusals import E4M3, MAKE
 from cli.files import pack
 from planq.checkpoint import read_layers
 from planq.checkpoint.failure import CheckpointError
@@ -23,7 +23,14 @@ from support.hostile import Chaos, bounded, fuzzing
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = {**MAKE, "gptq-8": lambda: peers.gptq(bits=8), "channel": lambda: peers.packed(size=None)}
+KINDS = {
+    **MAKE,
+    "gptq-8": lambda: peers.gptq(bits=8),
+    "channel": lambda: peers.packed(size=None),
+    "unpacked": peers.unpacked,
+    "unpacked-blocks": lambda: peers.unpacked(code=E4M3, scales="block", suffix="weight_scale_inv"),
+    "rows-of-bitsandbytes": peers.rows_of_bitsandbytes,
+}
 
 
 @pytest.fixture(scope="module")

@@ -304,6 +304,16 @@ def test_a_scheme_that_does_not_fit(tmp_path: Path, make: Callable[[], Made], sa
     assert said in str(refused(make().save(tmp_path / "model")))
 
 
+def test_a_group_of_a_long_name(tmp_path: Path) -> None:
+    """The sentence stays one that can be read."""
+    made = peers.packed()
+    assert made.config is not None
+    made.config["config_groups"] = {"x" * 5000: {"weights": None}}
+    message = str(refused(made.save(tmp_path / "model")))
+    assert "weights: expected an object" in message
+    assert len(message) < 500
+
+
 @pytest.mark.parametrize("form", ["marlin-24", "sparse", 4])
 def test_a_format_of_compressed_tensors_that_is_not_read(tmp_path: Path, form: object) -> None:
     made = peers.packed()

@@ -59,7 +59,7 @@ class PeerConfig:
         if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
             raise self.refused(key, "an object of objects", value)
         where = f"{self.where}.{key}"
-        return [PeerConfig(f"{where}.{as_field(name)}", part) for name, part in value.items()]
+        return [PeerConfig(f"{where}.{as_field(name)[:80]}", part) for name, part in value.items()]
 
     def section(self, key: str) -> PeerConfig:
         """Returns an object."""
