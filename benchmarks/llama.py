@@ -145,11 +145,11 @@ def own_rates(network: Gemma3, prompt: list[int]) -> tuple[float, float]:
 
 def of_products(network: Gemma3, rows: int, turns: int) -> float:
     """The seconds of a step's products, one after another, the head's of one token."""
-    launches = [each for each in network.launches(rows) if each.results]
+    bound = [bound for launch, bound in network.launches(rows) if launch.results]
 
     def run() -> None:
-        for launch in launches:
-            launch.run(network.machine.stream)
+        for each in bound:
+            each(network.machine.stream)
 
     return best_of({"products": [run]}, turns, LEAST)["products"]
 

@@ -219,9 +219,13 @@ class Gemma3:
         for count in (rest + 1, 1):
             self._bound_for(self._extents(count, 1, 1, {"drawn" if sampled else "likeliest"}))
 
-    def launches(self, rows: int) -> list[Launch]:
-        """Those of a step of one text with so many tokens, and of the logits of its last one."""
-        return self._bound_for(self._extents(rows, 1, 1)).launches
+    def launches(self, rows: int) -> list[tuple[Launch, Callable[[Any], object]]]:
+        """Those of a step of one text with so many tokens, and of the logits of its last one.
+
+        Each is there with what runs it on a stream.
+        """
+        step = self._bound_for(self._extents(rows, 1, 1))
+        return list(zip(step.launches, step.bound, strict=True))
 
     # --- Before a step
 

@@ -31,6 +31,7 @@ class Step:
         at: The rows of each tensor that the step uses, and its inputs.
         host: Its inputs on the host, which are to be filled.
         launches: All of them, in order.
+        bound: What runs each of them on a stream.
         run: Runs them.
     """
 
@@ -47,7 +48,7 @@ class Step:
         self._placed: list[Array | None] = [None] * extents.batch
         self._settled: list[Sampling | None] = [None] * extents.drawn
         self.at, self.launches = made.at, made.listed()
-        self._bound = [self._bind(launch) for launch in self.launches]
+        self.bound = [self._bind(launch) for launch in self.launches]
         self.run = network.machine.captured(self._run)
 
     def _bind(self, launch: Launch) -> Any:
@@ -87,11 +88,11 @@ class Step:
 
     def watched(self, watch: Callable[[Launch], None]) -> None:
         """Runs the launches without a graph, and tells of each."""
-        for launch, bound in zip(self.launches, self._bound, strict=True):
+        for launch, bound in zip(self.launches, self.bound, strict=True):
             bound(self.network.machine.stream)
             watch(launch)
 
     def _run(self) -> None:
         stream = self.network.machine.stream
-        for bound in self._bound:
+        for bound in self.bound:
             bound(stream)
