@@ -63,7 +63,7 @@ class Gemma3:
 
     Args:
         files: The model (:func:`planq.checkpoint.read_gguf`); its tensors are read here.
-        machine: Where it runs, or the name of that; it has no arena yet. Default: the host.
+        machine: Where it runs, or the name of that; it has no block yet. Default: the host.
         limits: What memory is allocated for.
         progress: Is told of each tensor before it is read: name, bytes, and the bytes of all.
         preference: What its plans promise. With less than by default, a text's bits may depend on
