@@ -24,6 +24,7 @@ NAVIGATION = {
         "examples/engine_rust/README",
         "docs/torch",
         "docs/distributed",
+        "docs/integrations/README",
     ],
     "Models": ["docs/checkpoints", "docs/networks", "docs/command-line"],
     "Bits": ["docs/determinism", "docs/audit", "docs/tensor-cores", "docs/numerics/README"],
@@ -45,13 +46,12 @@ NAVIGATION = {
         "CHANGELOG",
     ],
 }
-# Pages under another one.
+# Pages under another one, which is the README of their folder.
 BELOW = {
-    "docs/numerics/README": sorted(
-        f"docs/numerics/{path.stem}"
-        for path in (ROOT / "docs/numerics").glob("*.md")
-        if path.stem != "README"
+    f"{folder}/README": sorted(
+        f"{folder}/{path.stem}" for path in (ROOT / folder).glob("*.md") if path.stem != "README"
     )
+    for folder in ("docs/integrations", "docs/numerics")
 }
 KINDS = {
     ast.ClassDef: "class",
