@@ -197,6 +197,7 @@ def test_rows_of_any_shape() -> None:
     module = filled(made, "Linear4bit")
     x = sample(6, 256, torch.float32)
     wanted = module(x)
+    assert torch.equal(module(input=x), wanted)  # as torch.nn.Linear calls it
     assert torch.equal(module(x[0]), wanted[0])
     assert torch.equal(module(x.reshape(2, 1, 3, 256)), wanted.reshape(2, 1, 3, 24))
     assert module(x[:0]).shape == (0, 24)

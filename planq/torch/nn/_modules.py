@@ -205,9 +205,9 @@ class QuantizedLinear(torch.nn.Module):
         """The bytes of its operands."""
         return sum(tensor.nbytes for tensor in self._given())
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  (torch's name)
         """Multiplies; see the class."""
-        product = self._filled()
+        product, x = self._filled(), input
         kind = x.device.type
         if torch.is_autocast_enabled(kind):
             x = x.to(torch.get_autocast_dtype(kind))
@@ -267,10 +267,11 @@ class QuantizedLinear(torch.nn.Module):
         kept = {name: kept_of(layer.parts[name]) for name in layer.kept}
         buffers = {_attribute(name): tensor for name, tensor in operands.items()}
         buffers |= {_KEPT + name: tensor for name, tensor in kept.items()}
+        buffers = {name: tensor.to(device) for name, tensor in buffers.items()}
         for name in [*map(_attribute, self._operands), *(_KEPT + name for name in self._kept())]:
             delattr(self, name)
         for name, tensor in buffers.items():
-            self.register_buffer(name, tensor.to(device), persistent=False)
+            self.register_buffer(name, tensor, persistent=False)
         self._operands = tuple(operands)
         names = tuple(_RENAMED.get(name, name) for name in operands)
         self._product = replace(product, names=names)

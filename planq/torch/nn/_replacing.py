@@ -340,13 +340,16 @@ def _likeness(
     """The cosine of each layer's outputs, on the activations that the model has for it now."""
     found = {name: _Cosine() for name in made if _has_numbers(model.get_submodule(name))}
 
-    def watch(name: str) -> Callable[[Any, Any, Any], None]:
-        def see(module: torch.nn.Module, args: Any, output: torch.Tensor) -> None:
-            found[name].add(output, made[name](args[0]))
+    def watch(name: str) -> Callable[..., None]:
+        def see(module: torch.nn.Module, args: Any, named: Any, output: torch.Tensor) -> None:
+            found[name].add(output, made[name](*args, **named))
 
         return see
 
-    hooks = [model.get_submodule(name).register_forward_hook(watch(name)) for name in found]
+    hooks = [
+        model.get_submodule(name).register_forward_hook(watch(name), with_kwargs=True)
+        for name in found
+    ]
     try:
         with torch.no_grad():
             model(**inputs)
