@@ -131,10 +131,14 @@ def _compiled(
 
 
 def _put(item: Field[Any]) -> str:
-    """The statement that assigns a field of a descriptor; native code reads no texts of scopes."""
+    """The statement that assigns a field of a descriptor; native code reads no texts of scopes.
+
+    Other texts are left to it: it refuses the first wrong field, in its own order.
+    """
     value = item.name
     if item.type == "Scope":
-        value = f"scope_of({value}, {value!r}) if {value}.__class__ is str else {value}"
+        is_scope = f"{value}.__class__ is str and '(' in {value}"
+        value = f"scope_of({value}, {value!r}) if {is_scope} else {value}"
     return f"put(self, {item.name!r}, {value})"
 
 
