@@ -2,6 +2,8 @@
 #
 #   PYTHON=python3.12   the interpreter that .venv is made with, and that GPU targets use
 #   PLANQ_CUDA=OFF      the host backend alone; the demo's default on a machine without a GPU
+#   PYTHONS="python3.12 ..."  the further interpreters, or folders of their headers, that make wheel
+#                       makes wheels for; those of CPython 3.11 to 3.14 and 3.14t that are here
 #   CUDAARCHS=90        GPU code for these architectures instead of this machine's; 90 without a GPU
 #   ARGS="..."          passed on to pytest, the demo or the benchmark
 #   PROMPT="..."        what make demo-llm continues
@@ -9,6 +11,7 @@
 #   FUZZ_SECONDS=60     how long each fuzzer that coverage guides runs; FUZZERS="header plan" chooses some
 
 PYTHON ?= python3
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3.14t
 # The architectures of this machine's GPUs, such as 90; empty where it has none.
 GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
   sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -u | paste -sd ';' -)
@@ -69,7 +72,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
 wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test $$status -eq 0
 endef
 
-.PHONY: help demo demo-llm check-llm docs test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel reproduce \
+.PHONY: help demo demo-llm check-llm docs test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel wheel-test reproduce \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
@@ -91,8 +94,10 @@ help:
 	@echo "make gpu-test  the GPU tests, on this machine's own Python packages; no downloads"
 	@echo "make gpu-test-2  those of collectives, on two GPUs with NCCL"
 	@echo "make bench     the benchmarks, likewise; make overhead times the host part of a call"
-	@echo "make wheel     the wheel of a release, for every architecture that planq supports, in dist"
-	@echo "make reproduce builds the wheel of a commit twice, elsewhere, and compares the bytes"
+	@echo "make wheel     the wheels of a release in dist: every architecture that planq supports, and the host alone,"
+	@echo "               for every interpreter of PYTHONS; PLANQ_CUDA=OFF makes those of the host alone"
+	@echo "make wheel-test  installs each of them into a bare environment of its interpreter, and runs plans there"
+	@echo "make reproduce builds the wheels of a commit twice, elsewhere, and compares the bytes"
 	@echo "make clean     removes what the other targets made"
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
@@ -181,14 +186,20 @@ bench: gpu-install
 overhead: gpu-install
 	$(PYTHON) benchmarks/overhead.py $(ARGS)
 
-wheel: export CUDAARCHS := $(RELEASE_ARCHS)
-wheel: export SKBUILD_BUILD_DIR := build/release
+wheel reproduce: export CUDAARCHS := $(RELEASE_ARCHS)
+wheel reproduce: export PLANQ_MANYLINUX := ON
+wheel reproduce: export PLANQ_PYTHONS := $(PYTHONS)
+MAKE_WHEELS = SKBUILD_BUILD_DIR=$(1) $(BUILD_PYTHON) build_backend/wheel.py dist
 wheel: build/env/ready
 	rm -rf dist
-	$(BUILD_WHEEL) dist
+	$(INSTALL_BUILD_REQUIREMENTS)
+	$(if $(filter ON,$(PLANQ_CUDA)),$(call MAKE_WHEELS,build/release))
+	PLANQ_CUDA=OFF $(call MAKE_WHEELS,build/release-host)
 
-# The wheel of a commit, built twice; ARGS=v0.1.0 names another than the one that is checked out.
-reproduce: export CUDAARCHS := $(RELEASE_ARCHS)
+wheel-test: build/env/ready
+	$(BUILD_PYTHON) tests/wheels/check.py dist build/wheel-test $(PYTHONS)
+
+# The wheels of a commit, built twice; ARGS=v0.1.0 names another than the one that is checked out.
 reproduce: build/env/ready
 	$(INSTALL_BUILD_REQUIREMENTS)
 	$(BUILD_PYTHON) build_backend/reproduce.py $(or $(ARGS),HEAD) build/reproduce
@@ -254,6 +265,8 @@ build/wheel/demo: export PLANQ_TEST_OPERATORS := OFF
 build/wheel/demo: PLANQ_CUDA := $(DEMO_CUDA)
 build/wheel/demo: export SKBUILD_BUILD_DIR := $(if $(filter ON,$(DEMO_CUDA)),build/dev,build/demo)
 build/wheel/test: export PLANQ_TEST_OPERATORS := ON
+# As a release is linked, so that what the tests run is what it ships.
+build/wheel/test: export PLANQ_MANYLINUX := ON
 build/wheel/test: export CUDAARCHS := $(TEST_ARCHS)
 build/wheel/test: export PLANQ_CUDA_UNOPTIMIZED := $(TEST_UNOPTIMIZED)
 build/wheel/test: export SKBUILD_BUILD_DIR := build/dev

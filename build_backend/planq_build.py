@@ -50,7 +50,7 @@ _OFF = frozenset({"0", "OFF", "NO", "FALSE", "N", "IGNORE", ""})
 _DEFINITION = re.compile(r"(?:^|[\s;])(?:-D)?PLANQ_CUDA(?::\w+)?=(\w*)")
 
 
-def _wants_cuda(settings: Settings) -> bool:
+def wants_cuda(settings: Settings) -> bool:
     """Whether this build has the CUDA backend; the command line wins over the environment."""
     for key in ("cmake.define.PLANQ_CUDA", "skbuild.cmake.define.PLANQ_CUDA"):
         if key in settings:
@@ -59,6 +59,11 @@ def _wants_cuda(settings: Settings) -> bool:
         if found := _DEFINITION.search(os.environ.get(name, "")):
             return found[1].upper() not in _OFF
     return os.environ.get("PLANQ_CUDA", "ON").upper() not in _OFF
+
+
+def is_release() -> bool:
+    """Whether what is built has to run on every Linux with glibc 2.28 or newer."""
+    return os.environ.get("PLANQ_MANYLINUX", "OFF").upper() not in _OFF
 
 
 def _cuda_release(nvcc: Path) -> tuple[int, int]:
@@ -105,7 +110,7 @@ def _wheel_nvcc() -> Path | None:
 
 
 def _requirements(settings: Settings) -> list[str]:
-    if not _wants_cuda(settings) or _system_nvcc():
+    if not wants_cuda(settings) or _system_nvcc():
         return []
     return list(COMPILER_WHEELS)
 
@@ -113,7 +118,7 @@ def _requirements(settings: Settings) -> list[str]:
 def _prepare(settings: Settings | None) -> Settings:
     """Spells the CUDA choice out for CMake and names the compiler."""
     prepared = dict(settings or {})
-    cuda = _wants_cuda(prepared)
+    cuda = wants_cuda(prepared)
     prepared.pop("skbuild.cmake.define.PLANQ_CUDA", None)
     prepared["cmake.define.PLANQ_CUDA"] = "ON" if cuda else "OFF"
     if cuda and (nvcc := _system_nvcc() or _wheel_nvcc()):

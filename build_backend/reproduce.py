@@ -1,4 +1,4 @@
-"""Builds the wheel of a commit twice, and says whether both have the same bytes.
+"""Builds the wheels of a commit twice, and says whether both times they have the same bytes.
 
 ``reproduce.py COMMIT FOLDER`` has to run under a Python that holds what ``requirements.py --build``
 prints. The two builds have other folders, times of files and permissions, and no compiler cache.
@@ -21,8 +21,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 BUILDS = {"first": 0o022, "second-with-a-longer-name": 0o077}
 
 
-def build(commit: str, folder: Path, umask: int) -> Path:
-    """Builds the wheel of a commit in a folder that it makes anew, and returns the wheel."""
+def build(commit: str, folder: Path, umask: int) -> list[Path]:
+    """Builds the wheels of a commit in a folder that it makes anew, and returns them."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     archive = subprocess.run(
@@ -33,8 +33,7 @@ def build(commit: str, folder: Path, umask: int) -> Path:
     environment = {**os.environ, "CCACHE_DISABLE": "1", "SKBUILD_BUILD_DIR": "build"}
     wheel = [sys.executable, str(folder / "build_backend" / "wheel.py"), str(folder / "dist")]
     subprocess.run(wheel, env=environment, check=True, umask=umask)
-    (made,) = (folder / "dist").glob("*.whl")
-    return made
+    return sorted((folder / "dist").glob("*.whl"))
 
 
 def sections(content: bytes, folder: Path) -> dict[str, bytes]:
@@ -78,17 +77,18 @@ def main() -> int:
     # Once, since HEAD may move while the first wheel is built.
     command = ["git", "rev-parse", "--verify", f"{sys.argv[1]}^{{commit}}"]
     commit = subprocess.check_output(command, cwd=PROJECT, text=True).strip()
-    wheels = [build(commit, folder / name, umask) for name, umask in BUILDS.items()]
-    digests = [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels]
-    for wheel, digest in zip(wheels, digests, strict=True):
-        print(f"{digest}  {wheel}")
-    if digests[0] == digests[1]:
-        print("the same bytes")
-        return 0
-    for line in differences(*wheels):
-        print(line)
-    print("the wheels differ")
-    return 1
+    first, second = (build(commit, folder / name, umask) for name, umask in BUILDS.items())
+    same = [wheel.name for wheel in first] == [wheel.name for wheel in second]
+    for one, other in zip(first, second, strict=same):
+        digests = [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in (one, other)]
+        for wheel, digest in zip((one, other), digests, strict=True):
+            print(f"{digest}  {wheel}")
+        if digests[0] != digests[1]:
+            same = False
+            for line in differences(one, other):
+                print(line)
+    print("the same bytes" if same else "the wheels differ")
+    return 0 if same else 1
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
 def _requirements(arguments: list[str]) -> list[str]:
+    table = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
     if arguments == ["--build"]:
         import planq_build
 
-        return planq_build.get_requires_for_build_wheel()
-    table = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
+        needed = planq_build.get_requires_for_build_wheel()
+        release = table["project"]["optional-dependencies"]["release"]
+        return [*needed, *(release if planq_build.is_release() else ())]
     if arguments == ["--build-system"]:
         return list(table["build-system"]["requires"])
     project = table["project"]

@@ -6,12 +6,27 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import planq
+from planq import _core
 from support import c_library as c
 
+MODULE = Path(_core.__file__)
 HEADER = Path(planq.__file__).with_name("include") / "planq.h"
 # What the library of the tests counts.
 COUNTER = "planq_allocations"
+# Libraries of glibc 2.28 and of GCC, which every system has that loads manylinux_2_28.
+SYSTEM = {
+    "libc.so.6",
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+    "librt.so.1",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
 
 
 def output_of(*command: str | Path) -> str:
@@ -44,9 +59,27 @@ def test_the_library_is_found_by_its_files_name_and_needs_no_python() -> None:
     """A wheel has no symbolic links."""
     dynamic = output_of("readelf", "-d", c.LIBRARY)
     assert re.search(r"SONAME.*\[libplanq\.so\]", dynamic)
-    needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
-    assert needed
-    assert not [name for name in needed if "python" in name or "torch" in name]
+    undefined = output_of("nm", "-D", "--undefined-only", c.LIBRARY)
+    assert "malloc" in undefined
+    assert not re.findall(r" _?Py[A-Z_]\w*", undefined)
+
+
+def test_the_module_exports_its_entry_alone() -> None:
+    """No name of its own copy of the C++ library meets another copy in the process."""
+    lines = output_of("nm", "-D", "--defined-only", MODULE).splitlines()
+    assert {line.split()[-1] for line in lines} - {COUNTER} == {"PyInit__core"}
+
+
+@pytest.mark.parametrize("library", [c.LIBRARY, MODULE], ids=["library", "module"])
+def test_every_linux_with_glibc_2_28_can_load_it(library: Path) -> None:
+    """It needs no C++ library, nothing of CUDA, and no function that a newer glibc brought."""
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", output_of("readelf", "-d", library)))
+    assert "libc.so.6" in needed
+    assert needed <= SYSTEM | ({"libplanq.so"} if library == MODULE else set())
+    told = output_of("readelf", "--version-info", "--wide", library).partition("Version needs")[2]
+    versions = re.findall(r"Name: GLIBC_([0-9.]+)", told)
+    assert versions
+    assert max(tuple(map(int, version.split("."))) for version in versions) <= (2, 28)
 
 
 def test_versions_are_pythons() -> None:

@@ -1,0 +1,1 @@
+"""The library as C and C++ programs use it."""
