@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import planq
 import planq.torch
@@ -234,6 +235,21 @@ def test_autocast_decides_the_dtype() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (inside,) = torch.autograd.grad(y.sum(), x)
     assert torch.equal(inside, outside)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_checkpointed_layers(reentrant: bool, dtype: torch.dtype) -> None:
+    """The forward pass is computed again, and what it saved is looked at once."""
+    module = filled(blocks(), "Linear4bit")
+    found = []
+    for checkpointed in (True, False):
+        x = sample(4, 256, dtype).requires_grad_()
+        y = checkpoint(module, x, use_reentrant=reentrant) if checkpointed else module(x)
+        y.sum().backward()
+        assert x.grad is not None
+        found.append(x.grad)
+    assert torch.equal(*found)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

@@ -136,21 +136,21 @@ class _FrozenWeight(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        others = (None,) * (1 + len(ctx.saved_tensors))
+        tensors = ctx.saved_tensors  # once: gradient checkpointing computes them for one look
+        others = (None,) * (1 + len(tensors))
         if torch.compiler.is_compiling():
-            return _gradient(ctx, grads[0]), *others
+            return _gradient(grads[0], ctx.product, *tensors), *others
         with held(ctx.policy):
-            return _gradient(ctx, grads[0]), *others
+            return _gradient(grads[0], ctx.product, *tensors), *others
 
 
-def _gradient(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+def _gradient(grad: torch.Tensor, product: Product, *tensors: torch.Tensor) -> torch.Tensor:
     """``dy W``, by planq's product of 16-bit matrices; it has none of float32, so by torch's."""
-    weight = dequantized(grad.dtype, ctx.product, *ctx.saved_tensors)
+    weight = dequantized(grad.dtype, product, *tensors)
     rows = grad.reshape(-1, grad.shape[-1]).contiguous()
     if grad.dtype == torch.float32:
-        with torch.autocast(
-            grad.device.type, enabled=False
-        ):  # a backward pass may be inside of one
+        # A backward pass may be inside of autocast.
+        with torch.autocast(grad.device.type, enabled=False):
             found = rows @ weight
     else:
         found = torch.ops.planq.matmul(rows, weight, transpose_weight=True)
