@@ -171,6 +171,59 @@ def test_tensors_that_do_not_fit_are_refused_by_name(name: str) -> None:
         module.load_state_dict({**state, "other": torch.ones(1)})
 
 
+class Marked(nn.Linear4bit):  # type: ignore[misc]
+    """A layer with tensors and a state of its own."""
+
+    mark = "none"
+
+    def __init__(self) -> None:
+        super().__init__(256, 24)
+        self.slope = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer("seen", torch.zeros(2))
+
+    def get_extra_state(self) -> str:
+        return self.mark
+
+    def set_extra_state(self, state: str) -> None:
+        self.mark = state
+
+
+def test_torch_loads_what_else_a_layer_has() -> None:
+    """Parameters, buffers and the state of a class that derives from it; and hooks are called."""
+    state: dict[str, Any] = state_of(blocks(), "0.")
+    state |= {"0.slope": torch.arange(3.0), "0.seen": torch.ones(2), "0._extra_state": "mark"}
+    model, old = torch.nn.Sequential(Marked()), {**state, "0.old": state["0.weight"]}
+    layer: Any = model[0]
+    model.load_state_dict(state)
+    assert (layer.slope.tolist(), layer.seen.tolist(), layer.mark) == ([0, 1, 2], [1, 1], "mark")
+    found = model.state_dict()
+    assert found.keys() == state.keys()
+    del old["0.weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*0\.slope"):
+        model.load_state_dict({key: old for key, old in state.items() if key != "0.slope"})
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*0\.slopes"):
+        model.load_state_dict(state | {"0.slopes": torch.ones(1)})
+    layer.register_load_state_dict_pre_hook(
+        lambda module, given, prefix, *_: given.update({"0.weight": given.pop("0.old")})
+    )
+    model.load_state_dict(old)
+
+
+def test_a_bias_is_not_lost() -> None:
+    """A layer that has one takes no state without it; one without takes both."""
+    layer = nn.Linear8bit.from_linear(torch.nn.Linear(64, 8))
+    wanted, bare = layer.state_dict(), nn.Linear8bit(64, 8)
+    state = {key: value for key, value in wanted.items() if key != "bias"}
+    for strict in (True, False):
+        with pytest.raises(TensorError, match=r"no tensor 'Linear8bit.bias', expected 8 numbers"):
+            layer.load_state_dict(state, strict=strict)
+    assert torch.equal(layer.state_dict()["bias"], wanted["bias"])
+    bare.load_state_dict(state)
+    assert "bias" not in bare.state_dict()
+    bare.load_state_dict(wanted)
+    assert torch.equal(bare.state_dict()["bias"], wanted["bias"])
+
+
 def test_codes_of_another_class_or_size_are_refused() -> None:
     made = peers.packed(bits=8, size=64)
     n, k = made.weight.shape
@@ -235,6 +288,26 @@ def test_autocast_decides_the_dtype() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (inside,) = torch.autograd.grad(y.sum(), x)
     assert torch.equal(inside, outside)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.complex64])
+def test_autocast_converts_what_torch_does_alone(dtype: torch.dtype) -> None:
+    """torch refuses these, and so does a layer."""
+    linear = torch.nn.Linear(256, 24)
+    x = torch.ones(2, 256, dtype=dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.raises(RuntimeError):
+            linear(x)
+        with pytest.raises(planq.DescriptorError, match="input_dtype: expected"):
+            filled(blocks(), "Linear4bit")(x)
+
+
+def test_a_layer_without_memory_tells_shapes() -> None:
+    """On `meta`, also inside of autocast."""
+    module = filled(blocks(), "Linear4bit").to("meta")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = module(torch.ones(2, 3, 256, device="meta"))
+    assert (y.shape, y.dtype, y.device.type) == ((2, 3, 24), torch.float32, "meta")
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

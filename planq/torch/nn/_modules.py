@@ -207,11 +207,7 @@ class QuantizedLinear(torch.nn.Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  (torch's name)
         """Multiplies; see the class."""
-        product, x = self._filled(), input
-        kind = x.device.type
-        if torch.is_autocast_enabled(kind):
-            x = x.to(torch.get_autocast_dtype(kind))
-        return multiply(x, product, *self._given())
+        return multiply(_cast(input), self._filled(), *self._given())
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Returns the weight ``(out_features, in_features)``, each number rounded once to a dtype.
@@ -362,31 +358,49 @@ class QuantizedLinear(torch.nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Decodes the tensors of any format that planq reads.
+        """Decodes the tensors of any format that planq reads; torch loads what else is here.
 
         Raises:
-            TensorError: One of them is missing, or is not what the format has there.
+            TensorError: One of them is missing, a bias that the module has, too; or it is not what
+                the format has there.
             CheckpointError: The config does not tell the format, or tells another one.
             ArgumentError: The codes are those of another class.
         """
+        others: list[str] = []  # also the layer's own tensors, which torch does not know
+        told = (local_metadata, strict, missing_keys, others, error_msgs)
+        super()._load_from_state_dict(state_dict, prefix, *told)
+        lasting = self._buffers.keys() - self._non_persistent_buffers_set
+        theirs = {*self._modules, *self._parameters, *lasting, "_extra_state"}
         own = {
             name: value
             for name, value in state_dict.items()
-            if name.startswith(prefix)
-            and name[len(prefix) :].partition(".")[0] not in self._modules
+            if name.startswith(prefix) and name[len(prefix) :].partition(".")[0] not in theirs
         }
         if not own:
             parts = self._stored.parts.values() if self._stored else ()
             missing_keys.extend(prefix + part.suffix for part in parts)
             missing_keys.extend([] if parts else [f"{prefix}weight"])
+            unexpected_keys.extend(others)
             return
         layer = self._found(own, prefix)
         taken = {prefix + part.suffix for part in _parts(layer).values()}
-        unexpected_keys.extend(name for name in own if name not in taken)
+        if self._stored is not None and "bias" in self._stored.parts.keys() - layer.parts.keys():
+            expected = f"{self.out_features} numbers, since the layer has a bias"
+            raise TensorError(TensorDict.path, f"{layer.name}.bias", expected, None)
+        unexpected_keys.extend(name for name in others if name not in taken)
         device = self.device
         if device is None or device.type == "meta":
             device = next(iter(own.values())).device
         self._take(layer, layer.parts["weight"].entry.name, device)
+
+
+def _cast(x: torch.Tensor) -> torch.Tensor:
+    """The input as autocast has it, which leaves float64 and integers to be refused."""
+    kind = x.device.type
+    floating = x.is_floating_point() and x.dtype != torch.float64
+    if floating and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return x.to(torch.get_autocast_dtype(kind))
+    return x
 
 
 def _attribute(operand: str) -> str:
