@@ -231,6 +231,37 @@ def test_where_a_text_ends_no_step_ahead_is_left(path: Path) -> None:
     assert found[0][:2] == found[1][:2]
 
 
+@pytest.mark.parametrize("machine", [HostMachine, GraphLike])
+def test_a_text_has_its_tokens_up_to_the_last_page(machine: Any, path: Path) -> None:
+    """A step ahead takes no page from a token that is made, or from a text that ends with it."""
+    model = small(path, machine(), rows=16, page=4, pages=2)
+    text = model.text(60)
+    tokens = model.continued(text, PROMPTS[0][:8], 9)
+    made = [next(tokens)]
+    with pytest.raises(PagesError, match="expected 1 free pages of the cache, got 0 of 2"):
+        next(tokens)
+    assert text.length == 8
+    text.release()
+    assert list(model.continued(text, PROMPTS[0][:8], 9, ends=made)) == made
+    assert text.length == 8
+
+
+@pytest.mark.parametrize("machine", [HostMachine, GraphLike])
+def test_a_text_that_its_reader_releases_begins_anew(machine: Any, path: Path) -> None:
+    model = small(path, machine(), rows=16)
+    prompt, text, found = PROMPTS[0][:7], model.text(60), []
+    for _ in range(2):
+        made = list[int]()
+        for token in model.continued(text, prompt, 9):
+            made.append(token)
+            if len(made) == 3:
+                text.release()
+                break
+        assert text.length == 0
+        found.append(made)
+    assert found[0] == found[1]
+
+
 # --- What is refused
 
 
@@ -257,6 +288,8 @@ def test_steps_that_do_not_fit_are_refused(path: Path) -> None:
     refused(model, [Part(a, [-1])], r"ids: expected tokens from 0 to \d+, got \[-1\]")
     refused(model, [Part(a, [len(VOCABULARY)])], "ids: expected tokens from 0 to ")
     refused(model, [Part(a)], "ids: expected tokens, or a text whose next token the last step has")
+    with pytest.raises(planq.ArgumentError, match="ids: expected tokens from 0 to"):
+        next(model.continued(a, [], 3))
     model.step([Part(a, [1, 2], 0)])
     refused(model, [Part(a)], "ids: expected tokens, or a text whose next token the last step has")
     refused(model, [Part(model.text(2), [1] * 3)], "text: expected at most 2 tokens, got 0 and 3")

@@ -25,7 +25,7 @@ from planq.networks.gemma3.sizes import Sizes, stored, weights_of
 from planq.networks.gemma3.step import Step
 from planq.networks.gemma3.texts import GREEDY, Made, Part, Sampling, Text
 from planq.networks.machine import machine_of
-from planq.networks.pages import Pages
+from planq.networks.pages import Pages, PagesError
 from planq.networks.places import Places, bytes_of
 
 if TYPE_CHECKING:
@@ -180,17 +180,19 @@ class Gemma3:
             ends: Tokens that end it; one is yielded, and none behind it.
 
         Raises:
+            ArgumentError: There are no tokens to begin with, or they do not fit.
             LogitsError: No token can be drawn.
+            PagesError: The cache has too few free pages for the next token.
         """
         rows = self.limits.rows
-        for at in range(0, len(ids), rows):
+        for at in range(0, max(len(ids), 1), rows):  # a step refuses no tokens at all
             last = at + rows >= len(ids)
             made = self.step([Part(text, ids[at : at + rows], asked=int(last))])
         early = self.machine.graphs and not text.is_digested
         for count in range(1, most + 1):
             further = count < most and text.length < text.most
-            ahead = self.step([Part(text)]) if further and early else None
-            goes_on = False
+            ahead = self._ahead(text) if further and early else None
+            length, goes_on = text.length, False
             try:
                 token = made.token(-1)
                 yield token
@@ -198,10 +200,21 @@ class Gemma3:
             finally:  # whoever reads may stop, too
                 if not goes_on:
                     self._made.pop(text, None)
-                    text.length -= ahead is not None
+                    # Whoever reads may have released the text.
+                    text.length -= ahead is not None and text.length == length
             if not goes_on:
                 return
             made = ahead or self.step([Part(text)])
+
+    def _ahead(self, text: Text) -> Made | None:
+        """Begins the step of a token that the host does not know; None: there is no page for it.
+
+        The token may end its text, and then no page is needed.
+        """
+        try:
+            return self.step([Part(text)])
+        except PagesError:
+            return None
 
     def prepare(self, tokens: int, *, sampled: bool = False) -> None:
         """Binds the steps in which one text of so many tokens is read and continued.
