@@ -432,7 +432,19 @@ def test_a_floating_layer_is_quantized(scheme: str, dtype: torch.dtype) -> None:
         (lambda: nn.Linear8bit.from_linear(torch.nn.Linear(8, 8), "nf4"), "expected int8-channel"),
         (
             lambda: nn.Linear4bit.from_linear(torch.nn.Linear(8, 8, device="meta")),
-            "linear.weight: expected floating numbers in memory, got float32 on meta",
+            "linear.weight: expected a matrix of float16, bfloat16 or float32 in memory, "
+            "got float32 on meta",
+        ),
+        (
+            lambda: nn.Linear8bit.from_linear(torch.nn.Linear(8, 8, dtype=torch.float64)),
+            "linear.weight: expected a matrix of float16, bfloat16 or float32 in memory, "
+            "got float64 on cpu",
+        ),
+        (
+            lambda: nn.Linear8bit.from_linear(
+                torch.nn.Linear(8, 8, device="meta", dtype=torch.float8_e4m3fn)
+            ),
+            "got float8_e4m3fn on meta",
         ),
         (
             lambda: nn.Linear4bit.from_linear(torch.nn.Linear(8, 8), "nf4", group_size=32),

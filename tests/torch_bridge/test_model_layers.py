@@ -266,8 +266,73 @@ def test_other_activations_are_refused(change: dict[str, Any], said: str) -> Non
 def one_layer(columns: int, rows: int) -> torch.nn.Module:
     """A model that is a layer."""
     model = torch.nn.Sequential()
-    model.add_module("q_proj", torch.nn.Linear(columns, rows))
+    model.add_module("q_proj", torch.nn.Linear(columns, rows, bias=False))
     return model
+
+
+def test_a_layer_at_several_places_stays_one() -> None:
+    """Where one of its names is left out, it stays as it is."""
+
+    def tied() -> Any:
+        shared, own = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+        inner = torch.nn.ModuleDict({"first": shared, "own": own})
+        return torch.nn.ModuleDict({"inner": inner, "again": inner, "last": shared})
+
+    model = tied()
+    report = nn.quantize_layers(model, "nf4")
+    assert [layer.name for layer in report.layers] == ["inner.first", "inner.own"]
+    assert not linear_names(model)
+    assert model["last"] is model["inner"]["first"]
+    assert model["again"] is model["inner"]
+    other = tied()
+    nn.load_layers(other, model.state_dict())
+    assert not linear_names(other)
+    assert other["last"] is other["inner"]["first"]
+    x = torch.randn(3, 64)
+    assert torch.equal(other["last"](x), model["last"](x))
+    model = tied()
+    nn.quantize_layers(model, "nf4", exclude="last")
+    assert model["last"] is model["inner"]["first"]
+    assert linear_names(model) == ["inner.first"]
+
+
+def test_a_bias_of_the_model_is_not_lost() -> None:
+    """A checkpoint without it is refused; one with a bias more is taken."""
+    bare, full = (torch.nn.Sequential(torch.nn.Linear(64, 8, bias=b)) for b in (False, True))
+    nn.quantize_layers(bare, "nf4")
+    with pytest.raises(planq.ArgumentError, match=r"0\.bias: expected a bias.*got none"):
+        nn.load_layers(full, bare.state_dict())
+    assert linear_names(full) == ["0"]
+    nn.quantize_layers(full, "nf4")
+    with pytest.raises(planq.ArgumentError, match=r"0\.bias: expected a bias.*got none"):
+        nn.load_layers(full, bare.state_dict())
+    nn.load_layers(bare, full.state_dict())
+    x = torch.randn(3, 64)
+    assert torch.equal(bare(x), full(x))
+
+
+def test_a_report_does_not_depend_on_where_it_is_made() -> None:
+    """Inside of autocast, too; a layer that the model does not call has no cosine."""
+
+    class Half(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.used, self.idle = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.used(x)
+            return made
+
+    outside = nn.quantize_layers(Half(), "nf4")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = nn.quantize_layers(Half(), "nf4")
+    assert inside == outside
+    assert all(layer.cosine > 0.99 for layer in outside.layers)
+    used, idle = nn.quantize_layers(Half(), "nf4", inputs={"x": torch.randn(3, 64)}).layers
+    assert used.cosine > 0.99
+    assert idle.cosine is None
+    assert idle.digest == outside.layers[1].digest
 
 
 def test_formats_with_activations_of_their_own() -> None:
@@ -292,7 +357,7 @@ def test_a_checkpoint_of_gptq(tmp_path: Path, version: str) -> None:
     made = peers.gptq(version=version)
     model = torch.nn.Sequential()
     model.add_module("model", torch.nn.Module())
-    model.model.q_proj = torch.nn.Linear(256, 32)
+    model.model.q_proj = torch.nn.Linear(256, 32, bias=False)
     (layer,) = nn.load_layers(model, made.save(tmp_path / "source")).layers
     assert (layer.name, layer.stored_as) == (made.name, version)
     for _ in range(2):

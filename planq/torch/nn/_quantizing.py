@@ -17,6 +17,7 @@ from planq.errors import ArgumentError
 from planq.executors import HostExecutor
 from planq.torch.nn._states import TensorDict, bytes_of, name_of, part_tensor
 
+_DTYPES: Final = (torch.float16, torch.bfloat16, torch.float32)
 _BLOCKS: Final = (Scheme.NF4, Scheme.FP4)
 
 
@@ -56,13 +57,14 @@ def quantized_layer(
         activations: ``"token"`` for a format whose activations are quantized, too.
 
     Raises:
-        ArgumentError: The weight is no floating matrix, or there is no such search.
+        ArgumentError: The weight is no matrix of such numbers, or there is no such search.
         CheckpointError: An option does not go with the scheme, or a shape with its groups.
     """
     weight = linear.weight.detach()
-    if not weight.is_floating_point() or weight.dim() != 2 or weight.device.type == "meta":
+    if weight.dtype not in _DTYPES or weight.dim() != 2 or weight.device.type == "meta":
         found = f"{str(weight.dtype).removeprefix('torch.')} on {weight.device.type}"
-        raise ArgumentError(f"{name}.weight", "floating numbers in memory", found)
+        expected = "a matrix of float16, bfloat16 or float32 in memory"
+        raise ArgumentError(f"{name}.weight", expected, found)
     if search not in list(Search):
         raise ArgumentError("search", " or ".join(Search), repr(search))
     kind = Scheme(scheme)

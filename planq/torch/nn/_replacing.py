@@ -44,7 +44,8 @@ class LayerReport:
         nbytes: The bytes of its operands.
         cosine: Of its outputs with those of the layer that was there, in float64: ``x·y / (|x|
             |y|)`` over all rows. The input is the model's own, if ``inputs`` were given, else that
-            of the digest. None if the layer that was there has no numbers.
+            of the digest. None if the layer that was there has no numbers, or if the model did
+            not call it.
         digest: SHA-256 of its outputs for an input that is a function of its shape alone, in the
             model's dtype. It is the same on every device where the plan promises ``BIT_EXACT``.
     """
@@ -107,7 +108,9 @@ def quantize_layers(
     """Quantizes the linear layers of a floating model, in place.
 
     Every weight gets the bits that ``planq quantize`` makes of it, in the format of bitsandbytes
-    (nf4, fp4) or of compressed-tensors. Nothing is replaced if one of the layers is refused.
+    (nf4, fp4) or of compressed-tensors. Nothing is replaced if one of the layers is refused. A
+    layer at several places of the model stays one layer; it is taken if all of its names are.
+    Hooks of a layer go with it.
 
     Args:
         model: The model. It is on one device, or on several.
@@ -146,8 +149,11 @@ def quantize_layers(
     options: Any = {"block_size": block_size, "nested": nested, "group_size": group_size}
     options |= {"search": search, "activations": activations}
     made = {}
+    places = _places(model)
     for name, module in model.named_modules():
-        if name and isinstance(module, torch.nn.Linear) and taken(name, module):
+        if not name or not isinstance(module, torch.nn.Linear):
+            continue
+        if all(taken(place, module) for place in places[module]):
             layer = quantized_layer(module, scheme, name=name, **options)
             device = module.weight.device
             made[name] = kind.from_layer(layer, device=device, activations=activations)
@@ -185,7 +191,8 @@ def load_layers(
     Raises:
         TensorError: A tensor is missing, or of another type or shape than its format has.
         CheckpointError: A file or the config is damaged, or the format is not known.
-        ArgumentError: The model has no such layer, or one of another shape.
+        ArgumentError: The model has no such layer, or one of another shape, or one with a bias
+            where the checkpoint has none.
         OSError: The system refused.
     """
     made: dict[str, QuantizedLinear] = {}
@@ -235,7 +242,7 @@ def _config_of(model: torch.nn.Module) -> dict[str, Any] | None:
 def _place(model: torch.nn.Module, layer: Layer) -> str:
     """The name that the model has for a layer of the checkpoint."""
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     for name in (layer.name, layer.name.removeprefix(prefix), prefix + layer.name):
         module = modules.get(name)
         if module is None or module is model:
@@ -244,6 +251,9 @@ def _place(model: torch.nn.Module, layer: Layer) -> str:
         if shape != layer.shape:
             there = f"{type(module).__name__} of {list(shape)}"
             raise ArgumentError(layer.name, f"a linear layer of {list(layer.shape)}", there)
+        if getattr(module, "bias", None) is not None and "bias" not in layer.parts:
+            expected = "a bias, since the model's layer has one"
+            raise ArgumentError(f"{layer.name}.bias", expected, "none")
         return name
     raise ArgumentError(layer.name, "a layer of this name in the model", "none")
 
@@ -281,10 +291,10 @@ def _replaced(
         there = model.get_submodule(name)
         dtype = _dtype_of(there, model)
         x = probe(module.in_features, dtype).to(module.device)
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
             y = module(x)
             cosine = likeness.get(name)
-            if cosine is None and _has_numbers(there):
+            if inputs is None and _has_numbers(there):
                 cosine = _Cosine().add(there(x), y).value
         digest = hashlib.sha256(bytes_of(y)).hexdigest()
         shape = (module.out_features, module.in_features)
@@ -293,9 +303,19 @@ def _replaced(
         kind = type(module).__name__
         reports.append(LayerReport(name, kind, form, shape, module.nbytes, cosine, digest))
         module.train(there.training)
-    for name, module in made.items():
-        model.set_submodule(name, module)
+    places = _places(model)
+    for there, module in [(model.get_submodule(name), module) for name, module in made.items()]:
+        for place in places[there]:
+            model.set_submodule(place, module)
     return ModelReport(tuple(reports))
+
+
+def _places(model: torch.nn.Module) -> dict[torch.nn.Module, list[str]]:
+    """All names of each module: a model may have one at several places."""
+    found: dict[torch.nn.Module, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        found.setdefault(module, []).append(name)
+    return found
 
 
 def _dtype_of(there: torch.nn.Module, model: torch.nn.Module) -> torch.dtype:
@@ -318,10 +338,11 @@ class _Cosine:
     """The cosine of two vectors that come piece by piece."""
 
     def __init__(self) -> None:
-        self._sums = [0.0, 0.0, 0.0]
+        self._sums, self.is_begun = [0.0, 0.0, 0.0], False
 
     def add(self, wanted: torch.Tensor, found: torch.Tensor) -> _Cosine:
         """Takes a piece of both in."""
+        self.is_begun = True
         a, b = wanted.double().flatten(), found.double().flatten()
         for place, (left, right) in enumerate(((a, b), (a, a), (b, b))):
             self._sums[place] += float(left @ right)
@@ -356,7 +377,7 @@ def _likeness(
     finally:
         for hook in hooks:
             hook.remove()
-    return {name: cosine.value for name, cosine in found.items()}
+    return {name: cosine.value for name, cosine in found.items() if cosine.is_begun}
 
 
 def probe(columns: int, dtype: torch.dtype, rows: int = PROBE_ROWS) -> torch.Tensor:
