@@ -430,6 +430,34 @@ def test_a_model_that_a_checkpoint_does_not_fit(change: dict[str, Any], said: st
         nn.load_layers(model, llama().state_dict())
 
 
+def test_checkpointed_blocks_have_the_same_gradients() -> None:
+    """A model's blocks compute their activations again in the backward pass."""
+    model = llama()
+    nn.quantize_layers(model, "nf4")
+    adapters, found = adapt(model, (nn.Linear4bit,)), []
+    model.train()
+    ids = torch.from_numpy(np.random.default_rng(0).integers(0, 100, (2, 16)))
+    for checkpointed in (False, True):
+        if checkpointed:
+            model.gradient_checkpointing_enable()
+            model.enable_input_require_grads()
+        model.zero_grad()
+        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        found.append([adapter.grad for adapter in adapters])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+
+
+def test_layers_whose_weight_is_looked_at_are_left_out() -> None:
+    """As the page says of torch's own encoder."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True))
+    model.eval()
+    model.add_module("last", torch.nn.Linear(64, 64))
+    report = nn.quantize_layers(model, "int8-channel", exclude=r"linear[12]$")
+    assert [layer.name for layer in report.layers] == ["last"]
+    assert model(torch.randn(2, 5, 64)).shape == (2, 5, 64)
+
+
 def test_adapters_learn_beside_frozen_layers() -> None:
     """QLoRA: gradients are those of torch through the dequantized weights, and the loss falls."""
     model, reference = llama(), llama()
