@@ -238,6 +238,18 @@ def test_codes_of_another_class_or_size_are_refused() -> None:
     assert f"found of [{n}, {k}]" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["gptq", "packed", "nf4", "fp8-channel"])
+def test_tensors_without_memory_are_refused(name: str) -> None:
+    make, kind = MADE[name]
+    made = make()
+    n, k = made.weight.shape
+    state = {key: value.to("meta") for key, value in state_of(made).items()}
+    module = getattr(nn, kind)(k, n, quantization_config=made.config)
+    with pytest.raises(CheckpointError, match=r"expected numbers in memory, found .* on meta"):
+        module.load_state_dict(state)
+    assert module.stored_as is None
+
+
 def test_gptq_needs_the_config_that_tells_its_version() -> None:
     made = peers.gptq()
     module = nn.Linear4bit(256, 32)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from planq.checkpoint.failure import TensorError
 from planq.checkpoint.files import TensorEntry
 from planq.checkpoint.peers.layer import Layer
 from planq.checkpoint.peers.parts import FLOATS, Part
@@ -67,8 +68,15 @@ class TensorDict:
         return self.piece(entry, 0, entry.nbytes)
 
     def piece(self, entry: TensorEntry, at: int, count: int) -> Any:
-        """Some bytes of a tensor, in new memory on the host."""
-        data = bytes_of(self._tensors[entry.name].detach())
+        """Some bytes of a tensor, in new memory on the host.
+
+        Raises:
+            TensorError: It has no memory.
+        """
+        tensor = self._tensors[entry.name].detach()
+        if tensor.device.type == "meta":
+            raise TensorError(self.path, entry.name, "numbers in memory", f"{entry.words} on meta")
+        data = bytes_of(tensor)
         return data[at : at + count].copy()
 
 
