@@ -24,7 +24,7 @@ from vllm.model_executor.layers.quantization import (
 from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
 from vllm.model_executor.parameter import ModelWeightParameter
 
-import planq.torch  # noqa: F401  (it defines the operators)
+import planq.torch
 
 NAME = "planq"
 CODES = {"int8": "int8", "fp8": "float8_e4m3fn"}
@@ -44,6 +44,7 @@ class PlanqConfig(QuantizationConfig):
         super().__init__()
         if scheme not in CODES:
             raise ValueError(f"scheme: expected {' or '.join(CODES)}, got {scheme!r}")
+        planq.PlanPreference(determinism=determinism)  # refuses other words here, not in a step
         self.scheme, self.determinism = scheme, determinism
 
     def get_name(self) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import planq
 from support import vllm, vllm_stand_in
 from support.docs import ROOT
 from support.tensors import from_torch
@@ -67,6 +68,8 @@ def test_a_config_takes_linear_layers_alone(plugin: Any) -> None:
     assert (read.scheme, read.determinism) == ("fp8", "bit_exact")
     with pytest.raises(ValueError, match="scheme: expected int8 or fp8, got 'int3'"):
         plugin.PlanqConfig("int3")
+    with pytest.raises(planq.DescriptorError, match="determinism: expected Determinism"):
+        plugin.PlanqConfig("int8", "exact")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
