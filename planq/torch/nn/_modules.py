@@ -361,8 +361,8 @@ class QuantizedLinear(torch.nn.Module):
         """Decodes the tensors of any format that planq reads; torch loads what else is here.
 
         Raises:
-            TensorError: One of them is missing, a bias that the module has, too; or it is not what
-                the format has there.
+            TensorError: One of them is missing, or is not what the format has there; or the module
+                has a bias, and the state dict none.
             CheckpointError: The config does not tell the format, or tells another one.
             ArgumentError: The codes are those of another class.
         """

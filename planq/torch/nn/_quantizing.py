@@ -57,7 +57,8 @@ def quantized_layer(
         activations: ``"token"`` for a format whose activations are quantized, too.
 
     Raises:
-        ArgumentError: The weight is no matrix of such numbers, or there is no such search.
+        ArgumentError: The weight is no matrix of float16, bfloat16 or float32 in memory, or there
+            is no such search.
         CheckpointError: An option does not go with the scheme, or a shape with its groups.
     """
     weight = linear.weight.detach()
