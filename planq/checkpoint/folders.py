@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
+    from planq.checkpoint.layer_inputs import LayerInputs
     from planq.executors import Executor
 
 SUMMARY = "planq.json"
@@ -110,6 +111,7 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
     selection = select_weights(job, model.config, model.tensors)
     if not selection.quantized:
         raise CheckpointError(_nothing(job.source, selection))
+    job.check_inputs(entry for entry in model.tensors if entry.name in selection.quantized)
     target = job.target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".planq-{os.getpid()}-{os.urandom(4).hex()}.partial")
@@ -313,7 +315,12 @@ def _remove(old: Path) -> None:
 
 
 def compare_folder(
-    source: Path, target: Path, ranges: Ranges | None, executor: Executor, progress: Progress
+    source: Path,
+    target: Path,
+    ranges: Ranges | None,
+    inputs: LayerInputs | None,
+    executor: Executor,
+    progress: Progress,
 ) -> tuple[Comparison, ...]:
     """Quantizes a model's folder again, and compares every byte of every file.
 
@@ -325,6 +332,7 @@ def compare_folder(
         source: The folder that was quantized.
         target: The folder that was made of it.
         ranges: The ranges of the weights, if they were given.
+        inputs: What the layers were fed, if it was made by GPTQ.
         executor: Where to run the plans.
         progress: Called as by `quantize_file`, for each file.
 
@@ -339,7 +347,8 @@ def compare_folder(
     """
     summary = read_json(target / SUMMARY)
     text = json.dumps(summary.get("options"))
-    job = job_from(text, target / SUMMARY, Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges))
+    job = Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges, inputs=inputs)
+    job = job_from(text, target / SUMMARY, job)
     selection = read_selection(str(target / SUMMARY), summary.get("weights"))
     model = _read_model(source)
     missing = [shard.name for shard in model.shards if not (target / shard.name).is_file()]

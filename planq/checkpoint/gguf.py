@@ -103,6 +103,7 @@ def quantize_gguf(job: Job, executor: Executor, progress: Progress) -> JobReport
     if not job.source.is_dir():
         what = f"{job.source}: expected a model's folder, with {CONFIG} and a tokenizer"
         raise CheckpointError(f"{what}, of which GGUF is made")
+    job.check_inputs(())
     check_paths(job.source, job.target, overwrite=job.overwrite)
     with closing(Shards(job.source, whole=True)) as source:
         run = _Run(job, source, executor, progress)

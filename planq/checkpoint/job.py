@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import planq
@@ -32,6 +33,7 @@ from planq.checkpoint.formats import (
     modules_of,
     usual_dtype,
 )
+from planq.checkpoint.gptq import compensated
 from planq.checkpoint.groups import GroupMeasure, measure_of
 from planq.checkpoint.quality import (
     Fidelity,
@@ -39,6 +41,7 @@ from planq.checkpoint.quality import (
     count_spoiled,
     fidelity,
     largest_error,
+    output_fidelity,
     signal_to_noise_db,
 )
 from planq.checkpoint.reports import FileReport, TensorReport
@@ -46,6 +49,7 @@ from planq.checkpoint.schemes import (
     FLOATING,
     Blocks,
     Groups,
+    Method,
     Quantizing,
     Scaling,
     Scheme,
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planq.checkpoint.calibration import Ranges
+    from planq.checkpoint.layer_inputs import LayerInputs
     from planq.checkpoint.selection import Selection
     from planq.executors import Bytes, Executor
 
@@ -95,6 +100,7 @@ class Job:
         blocks: The blocks of a codebook scheme; None for the others.
         groups: The groups of a scheme that has some; None for its usual ones.
         evaluate: Whether to compare each weight with what is restored of it.
+        inputs: What each layer was fed, for GPTQ and for the evaluation; None without these.
         exclude: Leave out weights whose name this pattern matches somewhere; None for no others.
         form: The format of the output, with its options.
         default_excludes: Whether to leave out the weights that the format leaves out by default.
@@ -118,11 +124,37 @@ class Job:
     shard: bool = False
     groups: Groups | None = None
     evaluate: bool = False
+    inputs: LayerInputs | None = None
 
     @property
     def grouping(self) -> Groups | None:
         """The groups of the scheme; None if it has none."""
-        return self.groups or choose_groups(self.scheme, None, Search.NONE)
+        return self.groups or choose_groups(self.scheme, None)
+
+    @property
+    def method(self) -> Method:
+        """Which code an element gets."""
+        groups = self.grouping
+        return groups.method if groups else Method.NEAREST
+
+    def check_inputs(self, weights: Iterable[TensorEntry]) -> None:
+        """Refuses layer inputs that nothing reads, or that are not those of the weights.
+
+        Args:
+            weights: Those that are to be quantized.
+
+        Raises:
+            CheckpointError: Method and inputs do not go together, or inputs are missing or of
+                another type or shape.
+        """
+        if self.inputs is None and self.method is Method.GPTQ:
+            raise CheckpointError("--method: gptq needs --layer-inputs")
+        if self.inputs and self.form.format is Format.GGUF:
+            raise CheckpointError("--layer-inputs: a GGUF file is made without them")
+        if self.inputs and self.method is not Method.GPTQ and not self.evaluate:
+            raise CheckpointError("--layer-inputs: only with --method gptq or --evaluate")
+        if self.inputs:
+            self.inputs.check(weights)
 
     def why_not(self, name: str) -> str:
         """Why the weight of this name stays as it is; empty if it is to be quantized."""
@@ -137,11 +169,12 @@ class Job:
     @property
     def options(self) -> dict[str, Any]:
         """The options, without the files. Same options and same input give the same bytes."""
-        groups = self.grouping
+        groups, inputs = self.grouping, self.inputs
         return {
             "scheme": self.scheme.value,
             "group_size": groups.size if groups else None,
             "search": (groups.search if groups else Search.NONE).value,
+            "method": self.method.value,
             **as_options(self.form),
             "include": self.include.pattern if self.include else None,
             "exclude": self.exclude.pattern if self.exclude else None,
@@ -149,6 +182,7 @@ class Job:
             "block_size": self.blocks.size if self.blocks else None,
             "nested": bool(self.blocks and self.blocks.nested_size),
             "calibrated": self.ranges.sha256 if self.ranges else None,
+            "layer_inputs": inputs.sha256 if inputs and self.method is Method.GPTQ else None,
         }
 
 
@@ -166,12 +200,14 @@ class WeightReport(TensorReport):
             there is no signal or a value is not finite.
         restored_sha256: SHA-256 of the dequantized codes; None without verification.
         fidelity: How like the weight they are; None unless asked for.
+        outputs: How like the layer's outputs theirs are; None unless asked for with inputs.
     """
 
     parts: dict[str, str]
     sqnr_db: float
     restored_sha256: str | None
     fidelity: Fidelity | None = None
+    outputs: Fidelity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,20 +357,27 @@ def header_difference(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> st
     return f"other metadata: {', '.join(names)}" if names else "other bytes"
 
 
-def job_of(source: Path, target: Path, ranges: Ranges | None = None) -> Job:
+def job_of(
+    source: Path,
+    target: Path,
+    ranges: Ranges | None = None,
+    inputs: LayerInputs | None = None,
+) -> Job:
     """Returns the request that a file was made by, from its metadata.
 
     Args:
         source: The file that was quantized.
         target: The file.
         ranges: The ranges of the weights, if they were given.
+        inputs: What the layers were fed, if it was made by GPTQ.
 
     Raises:
-        CheckpointError: The metadata are missing or damaged, or the ranges were others.
+        CheckpointError: The metadata are missing or damaged, or ranges or inputs were others.
     """
     with closing(CheckpointReader(target)) as reader:
         text = reader.metadata.get(f"{METADATA_PREFIX}options", "")
-    return job_from(text, target, Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges))
+    job = Job(source, target, Scheme.INT8_CHANNEL, ranges=ranges, inputs=inputs)
+    return job_from(text, target, job)
 
 
 def _typed(value: Any, *kinds: type | None) -> Any:
@@ -342,6 +385,15 @@ def _typed(value: Any, *kinds: type | None) -> Any:
     if type(value) not in [type(None) if kind is None else kind for kind in kinds]:
         raise TypeError(f"{value!r} is of another type")
     return value
+
+
+def _expect_same(
+    option: str, what: str, digest: str | None, given: Ranges | LayerInputs | None
+) -> None:
+    """Refuses another file than the one with this digest, or a file where there was none."""
+    if digest != (given.sha256 if given else None):
+        wanted = f"SHA-256 {short(digest)}" if digest else "none"
+        raise CheckpointError(f"{option}: {what}: {wanted}")
 
 
 def job_from(text: str, where: Path, job: Job) -> Job:
@@ -353,7 +405,7 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         job: The request to fill in.
 
     Raises:
-        CheckpointError: The text does not hold options, or the ranges were others.
+        CheckpointError: The text does not hold options, or ranges or inputs were others.
     """
     try:
         options = json.loads(text)
@@ -366,15 +418,16 @@ def job_from(text: str, where: Path, job: Job) -> Job:
         size = _typed(options["block_size"], int, None)
         nested = _typed(options["nested"], bool)
         group_size, search = _typed(options["group_size"], int, None), Search(options["search"])
+        method = Method(options["method"])
         calibrated = _typed(options["calibrated"], str, None)
+        fed = _typed(options["layer_inputs"], str, None)
     except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError, re.error) as error:
         what = f"metadata {METADATA_PREFIX}options is missing or damaged"
         raise CheckpointError(f"{where}: {what}, so it cannot be made again") from error
-    if calibrated != (job.ranges.sha256 if job.ranges else None):
-        wanted = f"SHA-256 {short(calibrated)}" if calibrated else "none"
-        raise CheckpointError(f"--calibrate: {where} was made with other ranges: {wanted}")
+    _expect_same("--calibrate", f"{where} was made with other ranges", calibrated, job.ranges)
+    _expect_same("--layer-inputs", f"{where} was made with other inputs", fed, job.inputs)
     blocks = choose_blocks(scheme, size, nested=nested, calibrated=calibrated is not None)
-    groups = choose_groups(scheme, group_size, search, calibrated=calibrated is not None)
+    groups = choose_groups(scheme, group_size, search, method, calibrated=calibrated is not None)
     form.check(scheme, blocks, calibrated=calibrated is not None)
     return replace(
         job,
@@ -408,12 +461,24 @@ class _Weight:
     measure: GroupMeasure | None
     back: planq.Plan | None
 
-    def made(self, executor: Executor, values: Bytes) -> tuple[dict[str, Bytes], float]:
-        """Quantizes: the bytes of operands, given and measured, and the seconds of the plans."""
+    def made(
+        self,
+        executor: Executor,
+        values: Bytes,
+        change: Callable[[Mapping[str, Bytes]], Bytes] | None = None,
+    ) -> tuple[dict[str, Bytes], float]:
+        """Quantizes: the bytes of operands, given and measured, and the seconds of the plans.
+
+        Args:
+            executor: Where to run the plans.
+            values: The bytes of the weight.
+            change: Makes, of the operands given and measured, what is coded in their place.
+        """
         given, seconds = self.given, 0.0
         if self.measure:
             given, seconds = self.measure.parameters(executor, values)
-        runs = [executor.run(each, {"input": values, **given}) for each in self.plans]
+        coded = change(given) if change else values
+        runs = [executor.run(each, {"input": coded, **given}) for each in self.plans]
         made = {**given}
         for ran in runs:
             made |= ran.outputs
@@ -472,6 +537,7 @@ def chosen_weights(job: Job, reader: CheckpointReader) -> list[TensorEntry]:
         job.ranges.check_names([entry.name for entry in chosen], {entry.name for entry in known})
     for entry in chosen:
         job.form.check_weight(job.scheme, entry, job.grouping)
+    job.check_inputs(chosen)
     return chosen
 
 
@@ -616,7 +682,8 @@ class _Run:
         stored, desc, plan = weight.stored, weight.desc, weight.plans[0]
         entry = stored.original
         values = stored.values(self.reader.tensor(entry))
-        made, seconds = weight.made(self.executor, values)
+        change = partial(self._compensated, weight, values)
+        made, seconds = weight.made(self.executor, values, change)
         payloads = stored.payloads(made)
         parts = list(stored.parts.values())
         for key, part in stored.parts.items():
@@ -627,8 +694,8 @@ class _Run:
             non_finite = count_non_finite(values, desc.input_dtype)
         else:
             non_finite = count_spoiled(desc, made)
-        del values  # frees memory before the restored weight needs as much
-        restored_sha256, alike = self._restored(weight, payloads)
+        del values, change  # frees memory before the restored weight needs as much
+        restored_sha256, alike, outputs = self._restored(weight, payloads)
         return WeightReport(
             name=entry.name,
             dtype=entry.dtype,
@@ -643,22 +710,45 @@ class _Run:
             parts=digests,
             restored_sha256=restored_sha256,
             fidelity=alike,
+            outputs=outputs,
             seconds=seconds,
         )
 
+    def _compensated(self, weight: _Weight, values: Bytes, given: Mapping[str, Bytes]) -> Bytes:
+        """The values that codes are made of: the weight's, or what GPTQ makes of them."""
+        inputs, name = self.job.inputs, weight.stored.original.name
+        if inputs is None or self.job.method is not Method.GPTQ:
+            return values
+        if not isinstance(weight.desc, planq.QuantizeDescriptor):
+            raise AssertionError(f"GPTQ without scales: {weight.desc}")
+        where = f"{self.job.source}: tensor {name!r}"
+        if count_non_finite(values, weight.desc.input_dtype):
+            raise CheckpointError(f"{where}: GPTQ expected finite values, found others")
+        changed = compensated(weight.desc, values, given, inputs.hessian(name))
+        if changed is None:
+            raise CheckpointError(f"{where}: what GPTQ makes of it overflows its type")
+        return changed
+
     def _restored(
         self, weight: _Weight, payloads: Mapping[str, Bytes]
-    ) -> tuple[str | None, Fidelity | None]:
-        """The digest of what is restored of a weight, and how like it that is, if wanted."""
+    ) -> tuple[str | None, Fidelity | None, Fidelity | None]:
+        """The digest of what is restored of a weight, and how like it and its outputs that is.
+
+        Each is None unless wanted.
+        """
         if weight.back is None:
-            return None, None
-        inputs = weight.stored.inputs(payloads)
-        restored = self.executor.run(weight.back, inputs).outputs["output"]
-        alike = None
+            return None, None, None
+        parts = weight.stored.inputs(payloads)
+        restored = self.executor.run(weight.back, parts).outputs["output"]
+        alike = outputs = None
         if self.job.evaluate:
             entry = weight.stored.original
-            alike = fidelity(FLOATING[entry.dtype], self.reader.tensor(entry), restored)
-        return _digest(restored) if self.job.verify else None, alike
+            dtype, values = FLOATING[entry.dtype], self.reader.tensor(entry)
+            alike = fidelity(dtype, values, restored)
+            if self.job.inputs:
+                gram = self.job.inputs.hessian(entry.name).gram
+                outputs = output_fidelity(dtype, entry.shape, values, restored, gram)
+        return _digest(restored) if self.job.verify else None, alike, outputs
 
     def _advance(self, entry: TensorEntry) -> None:
         self.progress(entry.name, entry.nbytes, self.total)

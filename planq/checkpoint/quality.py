@@ -142,7 +142,10 @@ def largest_error(
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How like its original a weight is as it will be read: sums over its elements, in float64.
+    """How like what was meant what is read is: sums over elements, in float64.
+
+    Elements are those of a weight x and of the weight y that its codes restore, or of the outputs
+    that a layer makes with each.
 
     Attributes:
         signal: ``sum x^2``.
@@ -192,6 +195,32 @@ def fidelity(
         product = float((wanted * got).sum())
         noise = _energy(got - wanted)
         sums.append(Fidelity(_energy(wanted), _energy(got), product, noise))
+    return total(sums or [Fidelity(0.0, 0.0, 0.0, 0.0)])
+
+
+@_quietly
+def output_fidelity(
+    dtype: planq.DType, shape: tuple[int, ...], weight: Bytes, restored: Bytes, gram: Float64
+) -> Fidelity:
+    """Compares what a layer makes of its inputs, without a bias, with what its codes make of them.
+
+    With ``H = X^T X``, a sum over all outputs ``sum (X x)(X y)`` is ``sum x H y`` over the rows.
+
+    Args:
+        dtype: The type of the weight.
+        shape: Its shape.
+        weight: The bytes of the weight, rows x.
+        restored: The bytes of what is restored of it, rows y.
+        gram: H.
+    """
+    sums = []
+    height = max(1, _BLOCK_ELEMENTS // max(shape[1], 1))
+    x, y = (each.view(_VIEWS[dtype]).reshape(shape) for each in (weight, restored))
+    for top in range(0, shape[0], height):
+        wanted, got = (widened(each[top : top + height], dtype) for each in (x, y))
+        error, made = got - wanted, wanted @ gram
+        pairs = ((made, wanted), (got @ gram, got), (made, got), (error @ gram, error))
+        sums.append(Fidelity(*(float((first * second).sum()) for first, second in pairs)))
     return total(sums or [Fidelity(0.0, 0.0, 0.0, 0.0)])
 
 
@@ -297,10 +326,10 @@ def _absmax(
 def _parameters(desc: Scaling, raw: Bytes, dtype: planq.DType) -> Float64:
     if desc.scope.kind == "block":  # repeated for each row, so that they read like groups
         bands = -(-desc.shape[0] // GROUP_SIZE)
-        found = widened(_grid(raw, dtype, bands), dtype)
+        found = decoded(raw, dtype, bands)
         return np.repeat(found, GROUP_SIZE, axis=0)[: desc.shape[0]]
     rows = 1 if desc.scope.kind == "tensor" else desc.shape[0]
-    return widened(_grid(raw, dtype, rows), dtype)
+    return decoded(raw, dtype, rows)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
@@ -313,6 +342,11 @@ def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
 
 def _grid(raw: Bytes, dtype: planq.DType, rows: int) -> npt.NDArray[Any]:
     return raw.view(_VIEWS[dtype]).reshape(rows, -1)
+
+
+def decoded(raw: Bytes, dtype: planq.DType, rows: int) -> Float64:
+    """Returns the bytes of a matrix as float64."""
+    return widened(_grid(raw, dtype, rows), dtype)
 
 
 def widened(values: npt.NDArray[Any], dtype: planq.DType) -> Float64:

@@ -51,6 +51,13 @@ class Search(StrEnum):
     MSE = "mse"
 
 
+class Method(StrEnum):
+    """What ``--method`` takes: which code an element of a group gets."""
+
+    NEAREST = "nearest"
+    GPTQ = "gptq"
+
+
 class Scheme(StrEnum):
     """What ``--scheme`` takes."""
 
@@ -152,10 +159,12 @@ class Groups:
     Attributes:
         size: Neighbours in a row that share a scale.
         search: How the scale is found.
+        method: Which code an element gets.
     """
 
     size: int
     search: Search = Search.NONE
+    method: Method = Method.NEAREST
 
 
 def is_weight(entry: TensorEntry) -> bool:
@@ -190,7 +199,12 @@ def choose_blocks(
 
 
 def choose_groups(
-    scheme: Scheme, size: int | None, search: Search, *, calibrated: bool = False
+    scheme: Scheme,
+    size: int | None,
+    search: Search = Search.NONE,
+    method: Method = Method.NEAREST,
+    *,
+    calibrated: bool = False,
 ) -> Groups | None:
     """Returns the groups of a scheme that has some; None for another scheme.
 
@@ -198,6 +212,7 @@ def choose_groups(
         scheme: How weights are quantized.
         size: Elements of a group; None for 128.
         search: How scales are found.
+        method: Which code an element gets.
         calibrated: Whether ranges are given.
 
     Raises:
@@ -207,6 +222,7 @@ def choose_groups(
     if scheme not in GROUPED:
         _refuse("--group-size", scheme, GROUPED, given=size is not None)
         _refuse("--search", scheme, GROUPED, given=searches)
+        _refuse("--method", scheme, GROUPED, given=method is not Method.NEAREST)
         return None
     if searches and calibrated:
         raise CheckpointError("--search: expected ranges that are measured, got --calibrate")
@@ -214,7 +230,7 @@ def choose_groups(
     if size is not None and size not in sizes:
         known = ", ".join(map(str, sizes[:-1])) + " or " * (len(sizes) > 1) + str(sizes[-1])
         raise CheckpointError(f"--group-size: expected groups of {known} elements, got {size}")
-    return Groups(sizes[-1] if size is None else size, search)
+    return Groups(sizes[-1] if size is None else size, search, method)
 
 
 def describe(
@@ -232,8 +248,8 @@ def describe(
         scheme: How weights are quantized.
         entry: The weight.
         calibrated: Whether its scales are given. Else the descriptor measures them, unless they
-            are searched for, or are compressed-tensors' with zero points: `planq.checkpoint.groups`
-            measures these.
+            are searched for, are GPTQ's, or are compressed-tensors' with zero points:
+            `planq.checkpoint.groups` measures these.
         blocks: What `choose_blocks` returned for a codebook scheme; None for a scheme with scales.
         groups: What `choose_groups` returned for a scheme with groups; None for another one.
         rule: Descriptor fields that the format prescribes; only for schemes with scales.
@@ -252,7 +268,8 @@ def describe(
     output_dtype, scope, mode = _SCALES[scheme]
     if groups:
         scope = planq.Scope.group(groups.size)
-        calibrated |= groups.search is not Search.NONE or (bool(rule) and mode is _ASYMMETRIC)
+        plainly = groups.search is Search.NONE and groups.method is Method.NEAREST
+        calibrated |= not plainly or (bool(rule) and mode is _ASYMMETRIC)
     operator = planq.QuantizeDescriptor if calibrated else planq.DynamicRangeQuantizeDescriptor
     if calibrated and rule:
         rule = _rule_of_given(rule, output_dtype, FLOATING[entry.dtype])

@@ -6,6 +6,8 @@ import math
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +19,9 @@ from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.folders import quantize_folder
 from planq.checkpoint.formats import Activations, Form, Format, QuantStorage, as_options
 from planq.checkpoint.gguf import SUFFIX, quantize_gguf
+from planq.checkpoint.layer_inputs import open_inputs
 from planq.checkpoint.quality import Fidelity, total
-from planq.checkpoint.schemes import Scheme, Search, choose_blocks, choose_groups
+from planq.checkpoint.schemes import Method, Scheme, Search, choose_blocks, choose_groups
 from planq.cli.failure import CommandError
 from planq.cli.tables import (
     Words,
@@ -143,6 +146,22 @@ def quantize(
             "have groups."
         ),
     ] = Search.NONE,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="Which code an element of a group gets: the nearest one, or the one that GPTQ "
+            "finds for the layer's inputs. Only with schemes that have groups."
+        ),
+    ] = Method.NEAREST,
+    layer_inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--layer-inputs",
+            metavar="INPUTS.safetensors",
+            help="Rows that each layer was fed, under the names of their weights: what --method "
+            "gptq needs, and what --evaluate compares outputs on.",
+        ),
+    ] = None,
     nested: Annotated[
         bool,
         typer.Option(
@@ -186,7 +205,7 @@ def quantize(
     was written, and 3 if the output is complete, but its report could not be printed.
     """
     blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=calibrate is not None)
-    groups = choose_groups(scheme, group_size, search, calibrated=calibrate is not None)
+    groups = choose_groups(scheme, group_size, search, method, calibrated=calibrate is not None)
     if form is None and target.suffix == SUFFIX:
         form = Format.GGUF
     if form is None and source.is_dir():
@@ -196,6 +215,7 @@ def quantize(
     if not default_excludes and chosen.format in (Format.PLAIN, Format.GGUF):
         name = chosen.format.value
         raise CommandError(f"--no-default-excludes: {name} leaves nothing out by itself")
+    opened = nullcontext() if layer_inputs is None else open_inputs(layer_inputs)
     job = work.Job(
         source,
         target,
@@ -214,8 +234,8 @@ def quantize(
     run = quantize_folder if source.is_dir() else work.quantize_file
     if chosen.format is Format.GGUF:
         run = quantize_gguf
-    with progress_bar(source) as progress:
-        report = run(job, open_device(device), progress)
+    with opened as inputs, progress_bar(source) as progress:
+        report = run(replace(job, inputs=inputs), open_device(device), progress)
     values = as_dict(report) if as_json else None
     return tell(report, values, lambda console: show(report, console, table=table or evaluate))
 
@@ -235,6 +255,10 @@ def show(report: work.JobReport, console: Console, *, table: bool) -> None:
     if evaluated:
         columns["cosine"] = [f"{each.cosine:.6f}" for each in evaluated]
         columns["relative error"] = [f"{each.relative_error:.4f}" for each in evaluated]
+    outputs = [tensor.outputs for tensor in report.tensors if tensor.outputs]
+    if outputs:
+        columns["cosine of outputs"] = [f"{each.cosine:.6f}" for each in outputs]
+        columns["their error"] = [f"{each.relative_error:.4f}" for each in outputs]
     words = Words(
         columns,
         told=list(_told(report)),
@@ -251,12 +275,15 @@ def show(report: work.JobReport, console: Console, *, table: bool) -> None:
 def as_dict(report: work.JobReport) -> dict[str, Any]:
     """Returns a report as JSON values; a number that is not finite is null."""
     ranges, blocks, groups = report.job.ranges, report.job.blocks, report.job.grouping
+    inputs = report.job.inputs
     request = {
         "scheme": report.job.scheme.value,
         **as_options(report.job.form),
         "block_size": blocks.size if blocks else None,
         "group_size": groups.size if groups else None,
         "search": groups.search.value if groups else None,
+        "method": groups.method.value if groups else None,
+        "layer_inputs": inputs.sha256 if inputs else None,
         "nested_block_size": blocks.nested_size if blocks else None,
         "calibrated": ranges.sha256 if ranges else None,
         "verified": report.job.verify,
@@ -274,6 +301,8 @@ def as_dict(report: work.JobReport) -> dict[str, Any]:
             row["restored_sha256"] = tensor.restored_sha256
         if tensor.fidelity:
             row |= _fidelity_dict(tensor.fidelity)
+        if tensor.outputs:
+            row["outputs"] = _fidelity_dict(tensor.outputs)
     evaluated = _evaluated(report)
     values["evaluated"] = _fidelity_dict(evaluated) if evaluated else None
     values["floating"] = [{"name": name, "why": why} for name, why in report.floating.items()]
@@ -334,6 +363,11 @@ def _told(report: work.JobReport) -> Iterator[str]:
             f"all weights as they will be read: cosine {evaluated.cosine:.6f}, "
             f"relative error {evaluated.relative_error:.4f}"
         )
+    outputs = {tensor.name: tensor.outputs.cosine for tensor in report.tensors if tensor.outputs}
+    if outputs:
+        least = min(outputs, key=lambda name: outputs[name])
+        ends = f"cosine {outputs[least]:.6f} to {max(outputs.values()):.6f}"
+        yield f"outputs of layers on the given inputs: {ends}, least {printable(least)}"
     errors = {name: error for name, error in report.largest_errors.items() if math.isfinite(error)}
     if errors:
         largest = max(errors, key=lambda name: errors[name])

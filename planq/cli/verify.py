@@ -4,6 +4,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from planq.checkpoint.calibration import read_ranges
 from planq.checkpoint.folders import compare_folder
 from planq.checkpoint.gguf import SUFFIX, compare_gguf
 from planq.checkpoint.job import Comparison, compare_file, job_of, this_build
+from planq.checkpoint.layer_inputs import open_inputs
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.tables import progress_bar
 from planq.cli.words import output_console, printable, say
@@ -34,6 +36,14 @@ def verify(
         Path | None,
         typer.Option(metavar="RANGES.json", help="The ranges that it was made with, if any."),
     ] = None,
+    layer_inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--layer-inputs",
+            metavar="INPUTS.safetensors",
+            help="The layers' inputs that GPTQ made it with, if it did.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
     ] = False,
@@ -48,15 +58,18 @@ def verify(
     """
     ranges = None if calibrate is None else read_ranges(calibrate)
     executor = open_device(device)
-    with progress_bar(source) as progress:
+    opened = nullcontext() if layer_inputs is None else open_inputs(layer_inputs)
+    with opened as inputs, progress_bar(source) as progress:
         if target.is_dir():
-            found = compare_folder(source, target, ranges, executor, progress)
+            found = compare_folder(source, target, ranges, inputs, executor, progress)
         elif target.suffix == SUFFIX:
             if ranges is not None:
                 raise CommandError("--calibrate: a GGUF file has no given ranges")
+            if inputs is not None:
+                raise CommandError("--layer-inputs: a GGUF file is made without them")
             found = (compare_gguf(source, target, executor, progress),)
         else:
-            found = (compare_file(job_of(source, target, ranges), executor, progress),)
+            found = (compare_file(job_of(source, target, ranges, inputs), executor, progress),)
     if as_json:
         print(json.dumps(_as_dict(found), indent=2))
     else:
