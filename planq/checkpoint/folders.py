@@ -318,9 +318,10 @@ def compare_folder(
     source: Path,
     target: Path,
     ranges: Ranges | None,
-    inputs: LayerInputs | None,
     executor: Executor,
     progress: Progress,
+    *,
+    inputs: LayerInputs | None = None,
 ) -> tuple[Comparison, ...]:
     """Quantizes a model's folder again, and compares every byte of every file.
 
@@ -332,9 +333,9 @@ def compare_folder(
         source: The folder that was quantized.
         target: The folder that was made of it.
         ranges: The ranges of the weights, if they were given.
-        inputs: What the layers were fed, if it was made by GPTQ.
         executor: Where to run the plans.
         progress: Called as by `quantize_file`, for each file.
+        inputs: What the layers were fed, if it was made by GPTQ.
 
     Returns:
         What differs: one comparison for each safetensors file, by tensor, and one for the folder,

@@ -61,7 +61,7 @@ def verify(
     opened = nullcontext() if layer_inputs is None else open_inputs(layer_inputs)
     with opened as inputs, progress_bar(source) as progress:
         if target.is_dir():
-            found = compare_folder(source, target, ranges, inputs, executor, progress)
+            found = compare_folder(source, target, ranges, executor, progress, inputs=inputs)
         elif target.suffix == SUFFIX:
             if ranges is not None:
                 raise CommandError("--calibrate: a GGUF file has no given ranges")
