@@ -200,6 +200,28 @@ def test_a_file_is_verified_with_its_own_inputs(tmp_path: Path, capsys: Capture)
         assert "was made with other inputs" in told
 
 
+def test_a_folder_is_verified_with_its_inputs(tmp_path: Path, capsys: Capture) -> None:
+    """A model's; its file holds what the same weight becomes in a file of its own."""
+    model, w, x = tmp_path / "model", weight(8, 64), inputs(80, 64)
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    source = checkpoint(model / "model.safetensors", {NAME: w})
+    fed = checkpoint(tmp_path / "x.st", {NAME: x})
+    form = ("--format", "compressed-tensors", "--scheme", "int4-group", "--group-size", 32)
+    options = (*form, *GPTQ, "--layer-inputs", fed)
+    for given, target in ((model, tmp_path / "out"), (source, tmp_path / "out.st")):
+        report(capsys, "quantize", given, target, *options)
+    made = [
+        load(path).tensors for path in (tmp_path / "out/model.safetensors", tmp_path / "out.st")
+    ]
+    assert made[0].keys() == made[1].keys()
+    assert all(np.array_equal(bits(made[0][name]), bits(made[1][name])) for name in made[0])
+    verify = ("verify", model, tmp_path / "out")
+    assert main([*map(str, verify), "--layer-inputs", str(fed)]) == 0
+    capsys.readouterr()
+    assert "was made with other inputs" in refuse(capsys, *verify)
+
+
 @pytest.mark.parametrize("shape", [(0, 64), (4, 0), (1, 1)])
 def test_weights_of_any_shape(tmp_path: Path, capsys: Capture, shape: tuple[int, int]) -> None:
     w, x = weight(*shape), inputs(max(shape[1], 4), shape[1])

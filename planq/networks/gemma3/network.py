@@ -200,8 +200,8 @@ class Gemma3:
             finally:  # whoever reads may stop, too
                 if not goes_on:
                     self._made.pop(text, None)
-                    # Whoever reads may have released the text.
-                    text.length -= ahead is not None and text.length == length
+                    if ahead and text.length == length:  # and has not released the text
+                        text.length -= 1
             if not goes_on:
                 return
             made = ahead or self.step([Part(text)])
