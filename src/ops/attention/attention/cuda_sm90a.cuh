@@ -34,19 +34,21 @@ bool has_few_columns(const Fields& f) {
   return f.query_shape.last() <= kMostFewColumns && f.value_dim <= kMostFewColumns;
 }
 bool is_wide_column(int64_t columns) {
-  return columns == 64 || columns == 80 || columns == 96 || columns == 128;
+  return columns == 64 || columns == 80 || columns == 96 || columns == 128 || columns == 192 ||
+         columns == 256;
 }
-// Whether tiles of 128 rows can have what is not of few rows.
+// Whether wide tiles can have what is not of few rows.
 template <DType kCache>
 bool may_be_wide(const Fields& f) {
   const int64_t columns = f.query_shape.last(), page = f.page_size;
   const bool pages =
       page == 0 || page % kWideBlock == 0 || (page % 8 == 0 && kWideBlock % page == 0);
   return kCache == cuda::kElement && columns == f.value_dim && is_wide_column(columns) && pages &&
-         f.query_shape[1] / f.key_heads <= kWideRows;
+         f.query_shape[1] / f.key_heads <= wide_rows(columns);
 }
 int tile_tokens(const Fields& f) {
-  return static_cast<int>(kWideRows / (f.query_shape[1] / f.key_heads));
+  const int64_t group = f.query_shape[1] / f.key_heads;
+  return static_cast<int>(wide_rows(f.query_shape.last()) / group);
 }
 int64_t wide_tiles(const Fields& f) {
   return cuda::ceil_div(std::min(f.max_query, f.query_shape[0]), tile_tokens(f));
@@ -155,11 +157,17 @@ Status by_columns(const Fields& f, const Use& use) {
       return by_cap(std::integral_constant<int, 80>{});
     case 96:
       return by_cap(std::integral_constant<int, 96>{});
-    default:
+    case 128:
       return by_cap(std::integral_constant<int, 128>{});
+    case 192:
+      return by_cap(std::integral_constant<int, 192>{});
+    default:
+      return by_cap(std::integral_constant<int, 256>{});
   }
 }
-using LeftShape = ManyRows;
+// The shape of what wide tiles leave.
+template <int kColumns>
+using LeftShape = std::conditional_t<(kColumns > 128), WideRows, ManyRows>;
 
 bool encode_query(const Layout& p, WideArgs& args) {
   const cuda::NumberTensor query{
@@ -200,19 +208,19 @@ bool complete(const Call& call, std::int32_t* left, WideArgs& args) {
 Status launch_wide(const Call& call, const WideArgs& args, Bound& bound) {
   const Fields& f = call.fields<Fields>();
   const int64_t blocks = std::min<int64_t>(args.count, call.device.multiprocessors);
-  PLANQ_TRY(by_columns(f, [&](auto columns, auto capped) {
+  return by_columns(f, [&](auto columns, auto capped) {
     const cuda::Grid grid = {.blocks = blocks,
                              .threads = dim3(kWideThreads),
                              .shared_bytes = WideMemory<columns()>::kBytes};
-    return cuda::launch(attend_wide<Element, columns(), capped()>, grid, args, bound);
-  }));
-  const cuda::Grid grid = {
-      .blocks = blocks,
-      .threads = dim3(kTileThreads),
-      .shared_bytes = shared_bytes<LeftShape>(f.query_shape.last(), f.value_dim)};
-  return cuda::launch(
-      attend_left<Element, TensorCoreSteps, LeftShape::kRowTiles, LeftShape::kColumnTiles>, grid,
-      args, bound);
+    PLANQ_TRY(cuda::launch(attend_wide<Element, columns(), capped()>, grid, args, bound));
+    using Shape = LeftShape<columns()>;
+    const cuda::Grid left = {.blocks = blocks,
+                             .threads = dim3(kTileThreads),
+                             .shared_bytes = shared_bytes<Shape>(columns(), columns())};
+    return cuda::launch(
+        attend_left<Element, TensorCoreSteps, Shape::kRowTiles, Shape::kColumnTiles>, left, args,
+        bound);
+  });
 }
 
 // --- The kernel ----------------------------------------------------------------------------------
@@ -237,13 +245,15 @@ Status prepare_fast(const Descriptor& descriptor, const Device& device, State& s
   }
   if constexpr (kCache == cuda::kElement) {
     if (!may_be_wide<kCache>(f)) return Status::success();
-    PLANQ_TRY(by_columns(f, [](auto columns, auto capped) {
-      return cuda::preload(attend_wide<Element, columns(), capped()>,
-                           WideMemory<columns()>::kBytes);
-    }));
-    return cuda::preload(
-        attend_left<Element, TensorCoreSteps, LeftShape::kRowTiles, LeftShape::kColumnTiles>,
-        shared_bytes<LeftShape>(128, 128));
+    return by_columns(f, [](auto columns, auto capped) {
+      PLANQ_TRY(
+          cuda::preload(attend_wide<Element, columns(), capped()>, WideMemory<columns()>::kBytes));
+      using Shape = LeftShape<columns()>;
+      constexpr int64_t kMost = columns() > 128 ? 256 : 128;
+      return cuda::preload(
+          attend_left<Element, TensorCoreSteps, Shape::kRowTiles, Shape::kColumnTiles>,
+          shared_bytes<Shape>(kMost, kMost));
+    });
   }
   return Status::success();
 }

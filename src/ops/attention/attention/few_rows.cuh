@@ -421,9 +421,14 @@ class FewRowsTile {
       for (float& each : x) each = math::fused(each, factor_, -most);
       math::powers_of_scores(x);
       *own = {x[0], x[1], x[2], x[3]};
-      if (p_.measured)
+      // What a row does not see keeps its weight of 0: the scale may be infinite, or not be there.
+      if (kCodes && p_.measured) {
+        const Seen keys = seen_of_row(r);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = x[i] * memory_.value_scale[from + i];
+        for (int i = 0; i < 4; ++i)
+          if (keys.first <= span_ + from + i && span_ + from + i < keys.end)
+            x[i] = x[i] * memory_.value_scale[from + i];
+      }
       *reinterpret_cast<uint2*>(memory_.weights + r * kFewWeightPitch + from) = {
           cuda::pair_of(x[0], x[1], T{}), cuda::pair_of(x[2], x[3], T{})};
     }

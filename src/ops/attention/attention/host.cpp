@@ -32,7 +32,7 @@ constexpr int rows_of(std::int64_t columns) {
 // Some heads of some tokens of one sequence: heads of a token are neighbours, and share a key head.
 struct Rows {
   const Layout* layout;
-  DType output_dtype;
+  DType cache, output;
   std::int64_t sequence;  // -1: the tokens are of none, and see no keys
   bool lost;              // what is known of the sequence is wrong: outputs are NaN
   std::int64_t token, head;
@@ -60,14 +60,14 @@ using std::int64_t;
 // The fewest multiplications that are worth waking a thread for.
 constexpr int64_t kGrain = 1 << 16;
 
-template <DType kInput, DType kCache>
+template <DType kInput>
 AttendRows attend_rows() {
 #if PLANQ_SIMD_X86
   static const host::Level level = host::detect_level();
-  if (level == host::Level::Avx512) return host::avx512::floating::kAttendRows<kInput, kCache>;
-  if (level == host::Level::Avx2) return host::avx2::floating::kAttendRows<kInput, kCache>;
+  if (level == host::Level::Avx512) return host::avx512::floating::kAttendRows<kInput>;
+  if (level == host::Level::Avx2) return host::avx2::floating::kAttendRows<kInput>;
 #endif
-  return host::baseline::floating::kAttendRows<kInput, kCache>;
+  return host::baseline::floating::kAttendRows<kInput>;
 }
 
 // Tokens that see no answer: all of them where starts are wrong. Else those of sequences that do
@@ -92,9 +92,10 @@ int64_t count_invalid(const Layout& p, bool starts_are_right) {
 // some heads of one key head.
 class Shares {
  public:
-  Shares(const Layout& p, DType output_dtype)
+  Shares(const Layout& p, DType cache, DType output)
       : p_(p),
-        output_dtype_(output_dtype),
+        cache_(cache),
+        output_(output),
         right_(p.starts_are_right()),
         room_(rows_of(p.value.columns)),
         heads_(std::min<int64_t>(p.group(), room_)),
@@ -116,7 +117,8 @@ class Shares {
     const int64_t of_tokens = p_.key_heads * of_key_head_;
     const int64_t place = share % of_tokens, part = place % of_key_head_ * heads_;
     Rows rows{&p_,
-              output_dtype_,
+              cache_,
+              output_,
               -1,
               !right_,
               share / of_tokens * tokens_,
@@ -144,7 +146,7 @@ class Shares {
   }
 
   const Layout& p_;
-  const DType output_dtype_;
+  const DType cache_, output_;
   const bool right_;
   const int room_;
   const int64_t heads_, tokens_, of_key_head_;
@@ -153,10 +155,10 @@ class Shares {
 template <DType kInput, DType kCache>
 Status compute(const Call& call, const Stream& stream) {
   const Layout p(call);
-  const Shares shares(p, call.fields<Fields>().output_dtype);
+  const Shares shares(p, kCache, call.fields<Fields>().output_dtype);
   if (auto* const invalid = static_cast<int64_t*>(call.operands[kInvalid].data))
     *invalid = count_invalid(p, shares.right());
-  const AttendRows attend = attend_rows<kInput, kCache>();
+  const AttendRows attend = attend_rows<kInput>();
   host::parallel_for(stream.threads, shares.size(), std::max<int64_t>(kGrain / shares.work(), 1),
                      [&](int64_t first, int64_t last) {
                        for (int64_t i = first; i < last; ++i) shares.run(i, attend);

@@ -24,18 +24,24 @@ using attention::Place;
 using attention::Rows;
 using attention::Side;
 
-// Elements of a cache in float32, which holds them exactly, as do both types of queries.
-template <class T, DType kCache>
-void widen_cached(const std::uint8_t* from, std::int64_t count, float* to) {
-  if constexpr (kCache == DType::Float8E4M3FN) {
-    widen_float8<true>(from, count, to);
-  } else if constexpr (kCache == DType::Float8E5M2) {
-    widen_float8<false>(from, count, to);
-  } else if constexpr (kCache == DType::Int8) {
-    for (std::int64_t i = 0; i < count; ++i)
-      to[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
-  } else {
-    widen<T>(from, count, to);
+// Makes elements of a cache float32, which holds them exactly, as it does both types of queries.
+using Widen = void (*)(const std::uint8_t* from, std::int64_t count, float* to);
+template <class T>
+Widen widen_of(DType cache) {
+  switch (cache) {
+    case DType::Float8E4M3FN:
+      return widen_float8<true>;
+    case DType::Float8E5M2:
+      return widen_float8<false>;
+    case DType::Int8:
+      return [](const std::uint8_t* from, std::int64_t count, float* to) {
+        for (std::int64_t i = 0; i < count; ++i)
+          to[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
+      };
+    default:
+      return [](const std::uint8_t* from, std::int64_t count, float* to) {
+        widen<T>(from, count, to);
+      };
   }
 }
 
@@ -49,12 +55,14 @@ struct RowState {
   bool seen = false;  // whether it has seen a key of the span
 };
 
-template <class T, DType kInput, DType kCache>
+template <class T, DType kInput>
 class RowLoops {
  public:
   explicit RowLoops(const Rows& rows)
       : p_(*rows.layout),
         rows_(rows),
+        widen_(widen_of<T>(rows.cache)),
+        code_bytes_(attention::is_code(rows.cache) ? 1 : 2),
         key_head_(rows.head / p_.group()),
         factor_(p_.factor(key_head_)) {
     for (int r = 0; r < count(); ++r) begin_row(r);
@@ -69,7 +77,6 @@ class RowLoops {
 
  private:
   static constexpr int kSmallest = format_of(kInput).smallest_exponent();
-  static constexpr int kCodeBytes = attention::is_code(kCache) ? 1 : 2;
   static constexpr ChainArgs kChains{kSmallest, kSmallest, true};
   static constexpr JoinSlices kGoOn{nullptr, true};
 
@@ -158,7 +165,7 @@ class RowLoops {
     const auto find = [&](const Side& side) -> const std::uint8_t* {
       if (at.page < 0) return nullptr;
       return side.data +
-             (at.page * side.page + at.place * side.place + key_head_ * side.head) * kCodeBytes;
+             (at.page * side.page + at.place * side.place + key_head_ * side.head) * code_bytes_;
     };
     room_.keys[j] = find(p_.key);
     room_.values[j] = find(p_.value);
@@ -197,7 +204,7 @@ class RowLoops {
       for (int i = own; i < own + kFloatLanes; ++i) {
         float* const line = panel.lines[i - own];
         if (first_ <= i && i < end_ && room_.keys[i])
-          widen_cached<T, kCache>(room_.keys[i] + term * kCodeBytes, terms, line);
+          widen_(room_.keys[i] + term * code_bytes_, terms, line);
         else
           std::memset(line, 0, sizeof(float) * static_cast<std::size_t>(terms));
       }
@@ -340,7 +347,7 @@ class RowLoops {
     for (int j = first_term(); j < end_term(); ++j) {
       const std::uint8_t* const from = first <= j && j < end ? room_.values[j] : nullptr;
       if (!from || columns < kPanelColumns) std::memset(panel.values[j], 0, sizeof panel.values[j]);
-      if (from) widen_cached<T, kCache>(from + column * kCodeBytes, columns, panel.values[j]);
+      if (from) widen_(from + column * code_bytes_, columns, panel.values[j]);
     }
     find_exponents(panel, first_term(), end_term(), kSmallest);
   }
@@ -397,7 +404,7 @@ class RowLoops {
       for (int i = 0; i < kPanelColumns; ++i) y[i] = end.lost ? math::canonical_nan<float>() : 0.0f;
     const std::int64_t columns = std::min<std::int64_t>(kPanelColumns, p_.value.columns - column);
     const std::int64_t at = token_of(r) * p_.output_token + head_of(r) * p_.output_head + column;
-    switch (rows_.output_dtype) {
+    switch (rows_.output) {
       case DType::Float16:
         return narrow<math::Half>(y, columns, static_cast<math::Half*>(p_.output) + at);
       case DType::BFloat16:
@@ -414,6 +421,8 @@ class RowLoops {
 
   const Layout& p_;
   const Rows& rows_;
+  const Widen widen_;
+  const int code_bytes_;  // of an element of the cache
   const std::int64_t key_head_;
   const float factor_;
   Keys all_;         // that some row sees
@@ -425,13 +434,12 @@ class RowLoops {
 };
 
 // Not inlined: its arrays are on the stack.
-template <class T, DType kInput, DType kCache>
+template <class T, DType kInput>
 [[gnu::noinline]] void attend_rows(const Rows& rows) {
-  RowLoops<T, kInput, kCache>(rows).run();
+  RowLoops<T, kInput>(rows).run();
 }
 
-template <DType kInput, DType kCache>
-inline constexpr attention::AttendRows kAttendRows =
-    attend_rows<math::Stored<kInput>, kInput, kCache>;
+template <DType kInput>
+inline constexpr attention::AttendRows kAttendRows = attend_rows<math::Stored<kInput>, kInput>;
 
 }  // namespace planq::host::PLANQ_LEVEL::floating

@@ -1,6 +1,10 @@
-// Attention of many queries on sm_90a: a block has 128 rows of one sequence whose heads share a key
-// head. One warp has TMA bring blocks of keys and values; two warpgroups have 64 rows each, and
-// multiply by wgmma. While one of them takes powers of its scores, the other multiplies.
+// Attention of many queries on sm_90a: a block has rows of one sequence whose heads share a key
+// head. One warp has TMA bring blocks of keys and values; two warpgroups multiply by wgmma. While
+// one of them takes powers of its scores, the other multiplies.
+//
+// Up to 128 columns a block has 128 rows, and each group 64 of them. Up to 256 a block has 64 rows,
+// for shared memory has no room for more. Then each group computes all scores, and 128 columns of
+// values: the order in which a row's sum is added leaves no half of it to either.
 //
 // Steps, their order and all roundings are those of tiles.cuh. A tile that needs what this kernel
 // lacks is left to that one: see `left`.
@@ -16,9 +20,8 @@
 namespace planq::attention {
 namespace {
 
-constexpr int kGroupRows = 64, kGroups = kWideRows / kGroupRows;
+constexpr int kGroupRows = 64, kGroups = 2;
 constexpr int kGroupThreads = 128, kWideThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kWideStages = 2;
 // Registers of a thread that brings, and of one that multiplies.
 constexpr int kBringerRegisters = 24, kMultiplierRegisters = 240;
 
@@ -27,48 +30,57 @@ struct Ended {
   float most, sum;
 };
 
-// Shared memory: halves of 64 columns, each of which has 128 bytes of every row.
+// Shared memory: slices of 64 columns, each of which has 128 bytes of every row. Those behind the
+// last column are zeros.
 template <int kColumns>
 struct WideMemory {
-  static constexpr int kHalves = (kColumns + cuda::kBoxNumbers - 1) / cuda::kBoxNumbers;
-  static constexpr int kHalfBytes = kWideBlock * cuda::kBoxBytes;
-  static constexpr int kKeyBytes = kHalves * kHalfBytes;
-  static constexpr int kValueBytes = kHalves * kHalfBytes;
-  static constexpr int kSums = 32 * kHalves;
+  static constexpr int kRows = wide_rows(kColumns), kSlice = cuda::kBoxNumbers;
+  static constexpr bool kShared = kRows == kGroupRows;  // both groups have the same rows
+  static constexpr int kKeySlices = (kColumns + kSlice - 1) / kSlice;
+  static constexpr int kOwnSlices = kShared ? 2 : kKeySlices;  // of values, of a group
+  static constexpr int kValueSlices = kShared ? kGroups * kOwnSlices : kOwnSlices;
+  static constexpr int kStages = kShared ? 1 : 2;
+  static constexpr int kQuerySliceBytes = kRows * cuda::kBoxBytes;
+  static constexpr int kSliceBytes = kWideBlock * cuda::kBoxBytes;
+  static constexpr int kQueryBytes = kKeySlices * kQuerySliceBytes;
+  static constexpr int kKeyBytes = kKeySlices * kSliceBytes;
+  static constexpr int kOwnBytes = kOwnSlices * kSliceBytes;
+  static constexpr int kValueBytes = kValueSlices * kSliceBytes;
+  static constexpr int kSums = 32 * kOwnSlices;
   static constexpr int kMergedBytes = kGroups * kGroupThreads * kSums * 4;
-  static constexpr int kJobs = 2, kBarriers = 2 + 4 * kWideStages;
-  static constexpr int kBytes = kKeyBytes + kWideStages * (kKeyBytes + kValueBytes) + kMergedBytes +
-                                kWideRows * static_cast<int>(sizeof(Ended)) +
+  static constexpr int kJobs = 2, kBarriers = 2 + 4 * kStages;
+  static constexpr int kBytes = kQueryBytes + kStages * (kKeyBytes + kValueBytes) + kMergedBytes +
+                                kGroups * kGroupRows * static_cast<int>(sizeof(Ended)) +
                                 kBarriers * static_cast<int>(sizeof(cuda::Barrier)) +
                                 kJobs * static_cast<int>(sizeof(Job));
 
   std::uint8_t *query, *key, *value;
   float* merged;
-  Ended* states;  // of each row, of all spans so far
+  Ended* states;  // of each row of each group, of all spans so far
   Job* jobs;      // the block's present one, and its next
   cuda::Barrier *query_full, *query_empty, *key_full, *key_empty, *value_full, *value_empty;
 
   __device__ __forceinline__ explicit WideMemory(void* memory) {
     auto* const from = static_cast<std::uint8_t*>(memory);
     query = from;
-    key = query + kKeyBytes;
-    value = key + kWideStages * kKeyBytes;
-    merged = reinterpret_cast<float*>(value + kWideStages * kValueBytes);
+    key = query + kQueryBytes;
+    value = key + kStages * kKeyBytes;
+    merged = reinterpret_cast<float*>(value + kStages * kValueBytes);
     states = reinterpret_cast<Ended*>(merged + kMergedBytes / 4);
-    auto* const barriers = reinterpret_cast<cuda::Barrier*>(states + kWideRows);
+    auto* const barriers = reinterpret_cast<cuda::Barrier*>(states + kGroups * kGroupRows);
     query_full = barriers;
     query_empty = query_full + 1;
     key_full = query_empty + 1;
-    key_empty = key_full + kWideStages;
-    value_full = key_empty + kWideStages;
-    value_empty = value_full + kWideStages;
-    jobs = reinterpret_cast<Job*>(value_empty + kWideStages);
+    key_empty = key_full + kStages;
+    value_full = key_empty + kStages;
+    value_empty = value_full + kStages;
+    jobs = reinterpret_cast<Job*>(value_empty + kStages);
   }
   __device__ __forceinline__ void open() const {
     constexpr int kWarps = kGroups * kGroupThreads / cuda::kWarp;
     query_full->init(1);
     query_empty->init(kWarps);
-    for (int i = 0; i < kWideStages; ++i) {
+    for (int i = 0; i < kStages; ++i) {
       key_full[i].init(1);
       key_empty[i].init(kWarps);
       value_full[i].init(1);
@@ -84,7 +96,7 @@ template <int kColumns>
 class Bringer {
  public:
   using Memory = WideMemory<kColumns>;
-  static constexpr int kHalves = Memory::kHalves;
+  static constexpr int kKeySlices = Memory::kKeySlices, kValueSlices = Memory::kValueSlices;
 
   __device__ __forceinline__ Bringer(const WideArgs& args, const Memory& memory)
       : args_(args), memory_(memory) {}
@@ -102,7 +114,7 @@ class Bringer {
   }
 
  private:
-  using Cursor = cuda::StageCursor<kWideStages>;
+  using Cursor = cuda::StageCursor<Memory::kStages>;
 
   // Tells warpgroups what to do next, and brings its queries.
   __device__ __forceinline__ void tell(const Job& job) {
@@ -110,13 +122,13 @@ class Bringer {
     if (cuda::is_elected()) {
       memory_.jobs[queries_] = job;
       const int rows = args_.tile_tokens * static_cast<int>(args_.p.group());
-      memory_.query_full->arrive_and_expect(job.sees() ? kHalves * rows * cuda::kBoxBytes : 0);
+      memory_.query_full->arrive_and_expect(job.sees() ? kKeySlices * rows * cuda::kBoxBytes : 0);
       if (job.sees())
 #pragma unroll
-        for (int half = 0; half < kHalves; ++half)
-          cuda::copy_box(memory_.query + half * Memory::kHalfBytes, args_.query_map,
-                         {half * cuda::kBoxNumbers,
-                          job.key_head * static_cast<int>(args_.p.group()), job.first_token, 0},
+        for (int slice = 0; slice < kKeySlices; ++slice)
+          cuda::copy_box(memory_.query + slice * Memory::kQuerySliceBytes, args_.query_map,
+                         {slice * Memory::kSlice, job.key_head * static_cast<int>(args_.p.group()),
+                          job.first_token, 0},
                          *memory_.query_full);
     }
     __syncwarp();
@@ -126,24 +138,22 @@ class Bringer {
     const int end = job.end_block();
 #pragma unroll 1
     for (int block = job.first_block(); block < end; ++block) {
-      bring(job, block, args_.key_map, memory_.key, memory_.key_full, memory_.key_empty, keys_);
-      if (block > job.first_block()) bring_value(job, block - 1);
+      bring<kKeySlices>(job, block, args_.key_map, memory_.key, memory_.key_full, memory_.key_empty,
+                        keys_);
+      bring<kValueSlices>(job, block, args_.value_map, memory_.value, memory_.value_full,
+                          memory_.value_empty, values_);
     }
-    bring_value(job, end - 1);
-  }
-  __device__ __forceinline__ void bring_value(const Job& job, int block) {
-    bring(job, block, args_.value_map, memory_.value, memory_.value_full, memory_.value_empty,
-          values_);
   }
   // Pages that no row needs are those behind the last, of which TMA makes zeros.
+  template <int kSlices>
   __device__ __forceinline__ void bring(const Job& job, int block, const cuda::TensorMap& map,
                                         std::uint8_t* stages, cuda::Barrier* full,
                                         cuda::Barrier* empty, Cursor& at) {
     const Layout& p = args_.p;
     empty[at.stage].wait(at.parity ^ 1);
-    if (cuda::is_elected()) full[at.stage].arrive_and_expect(kHalves * Memory::kHalfBytes);
+    if (cuda::is_elected()) full[at.stage].arrive_and_expect(kSlices * Memory::kSliceBytes);
     __syncwarp();
-    std::uint8_t* const to = stages + at.stage * kHalves * Memory::kHalfBytes;
+    std::uint8_t* const to = stages + at.stage * kSlices * Memory::kSliceBytes;
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
     for (int i = lane * args_.box_keys; i < kWideBlock; i += cuda::kWarp * args_.box_keys) {
       const int first = block * kWideBlock + i;
@@ -152,9 +162,9 @@ class Bringer {
       if (needed) place = p.place_of(job.sequence, first);
       if (place.page < 0) args_.left[job.number] = 1;
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half)
-        cuda::copy_box(to + half * Memory::kHalfBytes + i * cuda::kBoxBytes, map,
-                       {half * cuda::kBoxNumbers, static_cast<int>(place.place), job.key_head,
+      for (int slice = 0; slice < kSlices; ++slice)
+        cuda::copy_box(to + slice * Memory::kSliceBytes + i * cuda::kBoxBytes, map,
+                       {slice * Memory::kSlice, static_cast<int>(place.place), job.key_head,
                         static_cast<int>(place.page < 0 ? p.pages : place.page)},
                        full[at.stage]);
     }
@@ -183,8 +193,8 @@ class Multiplier {
         memory_(memory),
         group_(cuda::uniform(static_cast<int>(threadIdx.x) / kGroupThreads)),
         lane_(static_cast<int>(threadIdx.x) % cuda::kWarp) {
-    query_ = cuda::descriptor_of(cuda::shared_address(memory.query) +
-                                 group_ * kGroupRows * cuda::kBoxBytes);
+    const int first_row = Memory::kShared ? 0 : group_ * kGroupRows;
+    query_ = cuda::descriptor_of(cuda::shared_address(memory.query) + first_row * cuda::kBoxBytes);
     if (group_ == 1) give_turn();
   }
 
@@ -208,7 +218,7 @@ class Multiplier {
   }
 
  private:
-  using Cursor = cuda::StageCursor<kWideStages>;
+  using Cursor = cuda::StageCursor<Memory::kStages>;
   struct Row {
     float most, sum, fading;  // sum: the lane's own of the four
     bool lost;
@@ -261,9 +271,25 @@ class Multiplier {
     queries_ ^= 1;
   }
 
-  __device__ __forceinline__ int row_in_tile(int i) const {
+  __device__ __forceinline__ int row_in_group(int i) const {
     const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp % 4;
-    return group_ * kGroupRows + warp * 16 + lane_ / 4 + 8 * i;
+    return warp * 16 + lane_ / 4 + 8 * i;
+  }
+  __device__ __forceinline__ int row_in_tile(int i) const {
+    return (Memory::kShared ? 0 : group_ * kGroupRows) + row_in_group(i);
+  }
+  __device__ __forceinline__ Ended& state(int i) const {
+    return memory_.states[group_ * kGroupRows + row_in_group(i)];
+  }
+  // Where both groups have a row, one of them has what is of the row and no column.
+  __device__ __forceinline__ bool has_rows() const { return !Memory::kShared || group_ == 0; }
+  // Calls use(i, column) for each pair of columns of values that this lane has: i numbers them.
+  template <class Use>
+  __device__ __forceinline__ void each_pair(const Use& use) const {
+    const int first = Memory::kShared ? group_ * Memory::kOwnSlices * Memory::kSlice : 0;
+#pragma unroll
+    for (int i = 0; i < Memory::kOwnSlices * Memory::kSlice / 8; ++i)
+      if (first + 8 * i < kColumns) use(i, first + 8 * i + lane_ % 4 * 2);
   }
   __device__ __forceinline__ void open(const Job& job) {
     factor_ = p_.factor(job.key_head);
@@ -296,9 +322,10 @@ class Multiplier {
     cuda::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kColumns / 16; ++step) {
-      const int at = step / 4 * Memory::kHalfBytes + step % 4 * cuda::kWgmmaBytes;
-      cuda::wgmma_add_floats<T, T>(scores, cuda::advanced(query_, at), cuda::advanced(key, at),
-                                   step > 0);
+      const int slice = step / 4, at = step % 4 * cuda::kWgmmaBytes;
+      cuda::wgmma_add_floats<T, T>(scores,
+                                   cuda::advanced(query_, slice * Memory::kQuerySliceBytes + at),
+                                   cuda::advanced(key, slice * Memory::kSliceBytes + at), step > 0);
     }
   }
 
@@ -390,8 +417,10 @@ class Multiplier {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) found_[i] = found_[i] * rows_[i / 2 % 2].fading;
   }
+  // The group's own columns.
   __device__ __forceinline__ std::uint8_t* value() const {
-    return memory_.value + values_.stage * Memory::kValueBytes;
+    return memory_.value + values_.stage * Memory::kValueBytes +
+           (Memory::kShared ? group_ * Memory::kOwnBytes : 0);
   }
   __device__ __forceinline__ void add_values(std::uint32_t (&weights)[kScores / 2]) {
     const std::uint64_t values =
@@ -421,7 +450,7 @@ class Multiplier {
     uint4* const eights = reinterpret_cast<uint4*>(value());
     std::uint32_t largest = 0;  // of either half, without signs
 #pragma unroll 4
-    for (int i = thread; i < Memory::kValueBytes / 16; i += kGroupThreads) {
+    for (int i = thread; i < Memory::kOwnBytes / 16; i += kGroupThreads) {
       const int row = i / 8 % kWideBlock;
       const uint4 eight = eights[i];
       const bool sees = first <= row && row < end;
@@ -450,7 +479,7 @@ class Multiplier {
       Row& row = rows_[i];
       const float half = row.sum + __shfl_xor_sync(cuda::kAllLanes, row.sum, 1);
       const float sum = half + __shfl_xor_sync(cuda::kAllLanes, half, 2);
-      Ended& so_far = memory_.states[row_in_tile(i)];
+      Ended& so_far = state(i);
       const Ended before = merged_spans_ ? so_far : Ended{-math::detail::infinity(), 0};
       const math::Merging merging(before.most, row.most);
       first[i] = merging.first, second[i] = merging.second;
@@ -490,20 +519,20 @@ class Multiplier {
     }
   }
   __device__ __forceinline__ Ended state_of(const Job& job, int i) const {
-    return job.sees() ? memory_.states[row_in_tile(i)] : Ended{-math::detail::infinity(), 0};
+    return job.sees() ? state(i) : Ended{-math::detail::infinity(), 0};
   }
   __device__ __forceinline__ void store_states(const Job& job) const {
     each_row(job, [&](int r, int64_t token, int64_t head) {
       float* const to = args_.state(token, head, job.span);
       const Ended own = state_of(job, r);
-      if (lane_ % 4 == 0) {
+      if (lane_ % 4 == 0 && has_rows()) {
         to[0] = rows_[r].lost ? math::canonical_nan<float>() : own.most;
         to[1] = own.sum;
       }
+      each_pair([&](int i, int column) {
 #pragma unroll
-      for (int i = 0; i < kColumns / 8; ++i)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) to[2 + i * 8 + lane_ % 4 * 2 + e] = *merged(4 * i + 2 * r + e);
+        for (int e = 0; e < 2; ++e) to[2 + column + e] = *merged(4 * i + 2 * r + e);
+      });
     });
   }
   __device__ __forceinline__ void finish(const Job& job) const {
@@ -512,11 +541,10 @@ class Multiplier {
       const Ended all = state_of(job, r);
       const Seen keys = seen(job, r);
       const math::RowEnd end(all.most, all.sum, rows_[r].lost, args_.sink_of(head));
-      if (p_.lse && lane_ % 4 == 0)
+      if (p_.lse && lane_ % 4 == 0 && has_rows())
         p_.lse[token * p_.lse_token + head] = math::narrow<float>(end.lse);
-      const int64_t at = token * p_.output_token + head * p_.output_head + lane_ % 4 * 2;
-#pragma unroll
-      for (int i = 0; i < kColumns / 8; ++i) {
+      const int64_t at = token * p_.output_token + head * p_.output_head;
+      each_pair([&](int i, int column) {
         float y[2];
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
@@ -524,8 +552,8 @@ class Multiplier {
           y[e] = end.output(x, p_.scales_outputs() ? &scale : nullptr);
           y[e] = end.lost ? math::canonical_nan<float>() : keys.first < keys.end ? y[e] : 0.0f;
         }
-        args_.store_pair(at + 8 * i, y[0], y[1]);
-      }
+        args_.store_pair(at + column, y[0], y[1]);
+      });
     });
   }
 

@@ -1,5 +1,5 @@
-// Wide tiles of attention, of 128 rows of one sequence whose heads share a key head: what each of
-// them is, and a kernel for those that warpgroups.cuh leaves.
+// Wide tiles of attention, of 64 or 128 rows of one sequence whose heads share a key head: what
+// each of them is, and a kernel for those that warpgroups.cuh leaves.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 namespace planq::attention {
 namespace {
 
-constexpr int kWideRows = 128;  // of a tile
+// Rows of a tile with so many columns.
+constexpr int wide_rows(std::int64_t columns) { return columns > 128 ? 64 : 128; }
 constexpr int kWideBlock = math::kBlockKeys;
 
 struct WideArgs : TileArgs {

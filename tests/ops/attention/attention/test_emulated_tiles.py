@@ -12,7 +12,7 @@ import pytest
 from ops.attention.attention.sequences import Batch, Chunk, Options, Paging, rows
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.attention.attention import cases
-from planq.audit.ops.attention.attention.reference import Problem
+from planq.audit.ops.attention.attention.reference import Problem, attention
 from planq.audit.reference.formats import STORAGE, Array, Arrays
 from support.emulated_operands import assert_same, held_by
 from support.emulation import emulated
@@ -148,3 +148,22 @@ def test_prefill_chunks_and_decode_agree(kernels: tuple[str, ctypes.CDLL], body:
     for first, end in ((1090, 1099), (1150, 1153), (1199, 1200)):
         found = attend([Chunk(1, 60, 70), Chunk(0, first, end)])
         assert found.items() <= wanted.items(), first
+
+
+@pytest.mark.parametrize("body", ["tiles", "wgmma"])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 0.0])
+def test_a_scale_reaches_the_rows_that_see_its_key(
+    kernels: tuple[str, ctypes.CDLL], body: str, odd: float
+) -> None:
+    """One that is NaN or infinite, of a key that only later tokens see or none."""
+    dtype, library = kernels
+    batch = Batch(Options(dtype, "int8", "token", heads=2, key_heads=1, columns=32), (70,))
+    batch.sequences[0].value_scale[[3, 68, 69]] = odd
+    for window in (None, 9):
+        problem, given = batch.operands([Chunk(0, 66, 70)], Paging(16))
+        problem = replace(problem, window=window)
+        wanted = attention(problem, given)
+        made = {name: np.empty_like(values) for name, values in wanted.items()}
+        run(library, problem, given | made, body)
+        for name, values in wanted.items():
+            assert made[name].tobytes() == values.tobytes(), (name, window)

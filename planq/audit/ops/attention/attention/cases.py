@@ -68,6 +68,9 @@ SIZES = (
     Size((4, 2, 16), 2, 2, 2070, page=16),
     Size((9, 4, 64), 4, 3, 129),
     Size((1, 1, 16), 1, 1, 1),
+    Size((20, 2, 256), 1, 2, 140, page=16),
+    Size((13, 3, 192), 1, 1, 60),
+    Size((23, 1, 96), 1, 1, 133, page=128),
 )
 # Spans of so many rows have no blocks of their own on a GPU. Nearly all tokens are of no sequence.
 MANY = Size((4100, 1, 16), 1, 3, 2070, page=16)
