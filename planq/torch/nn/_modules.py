@@ -394,11 +394,16 @@ class QuantizedLinear(torch.nn.Module):
         self._take(layer, layer.parts["weight"].entry.name, device)
 
 
+# Devices of layers that compute. torch is not asked whether others have autocast: torch.compile of
+# torch 2.11 breaks off at that question.
+_COMPUTING: Final = ("cpu", "cuda")
+
+
 def _cast(x: torch.Tensor) -> torch.Tensor:
     """The input as autocast has it, which leaves float64 and integers to be refused."""
     kind = x.device.type
     floating = x.is_floating_point() and x.dtype != torch.float64
-    if floating and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if floating and kind in _COMPUTING and torch.is_autocast_enabled(kind):
         return x.to(torch.get_autocast_dtype(kind))
     return x
 
