@@ -89,6 +89,15 @@ __device__ __forceinline__ std::uint32_t pair_of_codes(std::uint32_t codes) {
 #endif
 }
 
+// A score with the scale of its key, where it has one, and below the cap. Not inlined: a short
+// launch waits for every instruction that it fetches, and few need these.
+__device__ __noinline__ float adjusted_score(float x, float scale, float cap, float inverse_cap) {
+  x = x * scale;
+  if (!(cap > 0)) return x;
+  const float share = x * inverse_cap;
+  return cap * math::tanh(share);
+}
+
 // kRows: 4, 8 or 16. kColumnTiles: the most columns of values that a warp has, by eight.
 template <class T, DType kCache, int kRows, int kColumnTiles>
 class FewRowsTile {
@@ -167,17 +176,21 @@ class FewRowsTile {
     const int first = p_.window > 0 ? position - static_cast<int>(p_.window) + 1 : 0;
     return {first < 0 ? 0 : first, p_.causal && position + 1 < length_ ? position + 1 : length_};
   }
+  // One token is what there mostly is: a division takes long.
+  __device__ __forceinline__ int token_in_sequence(int row) const {
+    return tokens_ == 1 ? 0 : row / static_cast<int>(p_.group());
+  }
   __device__ __forceinline__ Seen seen_of_row(int row) const {
-    return seen(row / static_cast<int>(p_.group()));
+    return seen(token_in_sequence(row));
   }
   __device__ __forceinline__ bool sees(int span) const {
     return seen_.first < (span + 1) * kSpan && seen_.end > span * kSpan;
   }
   __device__ __forceinline__ int64_t token_of(int row) const {
-    return first_token_ + row / static_cast<int>(p_.group());
+    return first_token_ + token_in_sequence(row);
   }
   __device__ __forceinline__ int64_t head_of(int row) const {
-    return key_head_ * p_.group() + row % static_cast<int>(p_.group());
+    return key_head_ * p_.group() + row - token_in_sequence(row) * static_cast<int>(p_.group());
   }
 
   __device__ __forceinline__ void load_query() {
@@ -359,6 +372,8 @@ class FewRowsTile {
   __device__ __forceinline__ void find_most() {
     if (warp_ >= kFewWarps || !has_block(warp_)) return;
     const int from = warp_ * math::kBlockKeys + 4 * lane_;
+    const bool adjusts = p_.scales_scores || p_.cap > 0;
+    const float scale = p_.scales_scores ? p_.head_scale(p_.key, key_head_) : 1.0f;
 #pragma unroll 2
     for (int r = 0; r < rows_; ++r) {
       auto* const own = reinterpret_cast<float4*>(memory_.scores + r * kFewScorePitch + from);
@@ -369,8 +384,8 @@ class FewRowsTile {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = span_ + from + i;
-        x[i] = keys.first <= key && key < keys.end ? adjusted(x[i], from + i)
-                                                   : -math::detail::infinity();
+        if (adjusts) x[i] = adjusted(x[i], scale, from + i);
+        x[i] = keys.first <= key && key < keys.end ? x[i] : -math::detail::infinity();
         most = larger_or_nan(most, x[i]);
       }
       *own = {x[0], x[1], x[2], x[3]};
@@ -380,14 +395,10 @@ class FewRowsTile {
       if (lane_ == 0) memory_.block_most[r * kSpanBlocks + warp_] = most;
     }
   }
-  __device__ __forceinline__ float adjusted(float x, int j) const {
-    if (p_.scales_scores)
-      x = x * (p_.measured ? memory_.key_scale[j] : p_.head_scale(p_.key, key_head_));
-    if (p_.cap > 0) {
-      const float share = x * p_.inverse_cap;
-      x = p_.cap * math::tanh(share);
-    }
-    return x;
+  // `scale`: of the head's keys.
+  __device__ __forceinline__ float adjusted(float x, float scale, int j) const {
+    const bool measured = p_.scales_scores && p_.measured;
+    return adjusted_score(x, measured ? memory_.key_scale[j] : scale, p_.cap, p_.inverse_cap);
   }
   // M of each row in each block, and what earlier sums fade by.
   __device__ __forceinline__ void follow_most() {
@@ -628,31 +639,41 @@ class FewRowsTile {
       state[0] = memory_.lost[r] ? math::canonical_nan<float>() : memory_.state[6 * r];
       state[1] = memory_.state[6 * r + 1];
     }
-    each_sum([&](int c, int i, int row, int column) {
-      if (row < rows_) args_.state(token_of(row), head_of(row), span)[2 + column] = found_[c][i];
-    });
-  }
-  __device__ __forceinline__ void finish() {
-    __syncthreads();
-    const float scale = p_.head_scale(p_.value, key_head_);
 #pragma unroll
     for (int half = 0; half < kLaneSums / 2; ++half) {
-      const int row = lane_ / 4 + 8 * half;
-      if (row >= rows_) continue;
+      const int own = lane_ / 4 + 8 * half;
+      if (own >= rows_) continue;
+      float* const state = args_.state(token_of(own), head_of(own), span) + 2;
+      each_sum([&](int c, int i, int, int column) {
+        if (i / 2 == half) state[column] = found_[c][i];
+      });
+    }
+  }
+  // Values go through the room of scores, so that the code of an output is there once.
+  __device__ __forceinline__ void finish() {
+    __syncthreads();
+    each_sum([&](int c, int i, int row, int column) {
+      if (row < rows_) memory_.scores[row * kFewScorePitch + column] = merged_[c][i];
+    });
+    __syncthreads();
+    const float scale = p_.head_scale(p_.value, key_head_);
+    const int columns = static_cast<int>(p_.value.columns);
+#pragma unroll 1
+    for (int row = warp_; row < rows_; row += kFewThreads / cuda::kWarp) {
       const float* const state = memory_.state + 6 * row;
       const int64_t token = token_of(row), head = head_of(row);
       const math::RowEnd end(state[2], state[3], memory_.lost[row] != 0, args_.sink_of(head));
       const Seen keys = seen_of_row(row);
-      if (p_.lse && warp_ == 0 && lane_ % 4 == 0)
-        p_.lse[token * p_.lse_token + head] = math::narrow<float>(end.lse);
-      each_sum([&](int c, int i, int of, int column) {
-        if (i / 2 != half) return;
-        const float y = end.output(merged_[c][i], p_.scales_outputs() ? &scale : nullptr);
+      if (p_.lse && lane_ == 0) p_.lse[token * p_.lse_token + head] = math::narrow<float>(end.lse);
+#pragma unroll 1
+      for (int column = lane_; column < columns; column += cuda::kWarp) {
+        const float x = memory_.scores[row * kFewScorePitch + column];
+        const float y = end.output(x, p_.scales_outputs() ? &scale : nullptr);
         args_.store(token, head, column,
                     end.lost                ? math::canonical_nan<float>()
                     : keys.first < keys.end ? y
                                             : 0.0f);
-      });
+      }
     }
   }
 

@@ -31,8 +31,9 @@ Status bind(const Call& call, Bound& bound) {
   if (gemm.empty()) return Status::success();
   return with_block(call.fields<Fields>().type, [&](auto block) {
     using B = decltype(block);
-    return takes_many_rows<B>(gemm, call.device) ? launch_many_rows<B>(gemm, call.device, bound)
-                                                 : launch_few_rows<B>(gemm, call.device, bound);
+    const bool many = !takes_small_weight<B>(gemm) && takes_many_rows<B>(gemm, call.device);
+    return many ? launch_many_rows<B>(gemm, call.device, bound)
+                : launch_few_rows<B>(gemm, call.device, bound);
   });
 }
 

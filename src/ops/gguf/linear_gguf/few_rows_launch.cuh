@@ -1,4 +1,5 @@
-// From a gemm of codes and blocks to the launch of the kernel in few_rows.cuh.
+// From a gemm of codes and blocks to the launch of the kernel in few_rows.cuh, or of the one for
+// small weights.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "core/architectures.h"
 #include "ops/gguf/linear_gguf/few_rows.cuh"
 #include "ops/gguf/linear_gguf/launch.h"
+#include "ops/gguf/linear_gguf/small_weights.cuh"
 #include "ops/linear/sm80/operands.h"
 
 namespace planq::linear_gguf {
@@ -149,18 +151,23 @@ Status preload_some_rows(const Device& device) {
 
 template <class B>
 Status preload_few_rows(const Device& device) {
+  if constexpr (!Fragments<B>::kGeneric) PLANQ_TRY(preload_small_weight<B>());
   PLANQ_TRY((preload_some_rows<B, 1>(device)));
   return preload_some_rows<B, 8>(device);
 }
 template <class B>
 Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
+  if constexpr (!Fragments<B>::kGeneric)
+    if (takes_small_weight<B>(gemm)) return launch_small_weight<B>(gemm, device, bound);
   return gemm.m == 1 ? launch_some_rows<B, 1>(gemm, device, bound)
                      : launch_some_rows<B, 8>(gemm, device, bound);
 }
 
-#define PLANQ_FEW_ROWS(type)                                                    \
-  template Status preload_few_rows<gguf::Block<GgufType::type>>(const Device&); \
-  template Status launch_few_rows<gguf::Block<GgufType::type>>(const Gemm&, const Device&, Bound&)
+#define PLANQ_FEW_ROWS(type)                                                               \
+  template Status preload_few_rows<gguf::Block<GgufType::type>>(const Device&);            \
+  template Status launch_few_rows<gguf::Block<GgufType::type>>(const Gemm&, const Device&, \
+                                                               Bound&);                    \
+  template bool takes_small_weight<gguf::Block<GgufType::type>>(const Gemm&)
 
 }  // namespace planq::linear_gguf

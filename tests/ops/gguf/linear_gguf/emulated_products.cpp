@@ -38,11 +38,25 @@ void with_block(GgufType type, const Use& use) {
   }
 }
 
+// The kernels, as test_emulated_products.py numbers them.
+enum class Body { FewRows, SmallWeight, ManyRows };
+
+template <class B>
+Status launch(Body body, const linear::Gemm& gemm, const Device& device, Bound& bound) {
+  if (body == Body::ManyRows) return launch_many_rows<B>(gemm, device, bound);
+  if constexpr (!Fragments<B>::kGeneric)
+    if (body == Body::SmallWeight && !gemm.empty() && takes_small_weight<B>(gemm))
+      return launch_small_weight<B>(gemm, device, bound);
+  if (gemm.empty()) return Status::success();
+  return gemm.m == 1 ? launch_some_rows<B, 1>(gemm, device, bound)
+                     : launch_some_rows<B, 8>(gemm, device, bound);
+}
+
 }  // namespace
 
-// Types as numbers; operands in the order of the operator. `many`: by the kernel for many rows.
+// Types as numbers; operands in the order of the operator.
 extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, int type,
-                         const int* dtypes, bool many, int multiprocessors, int arch,
+                         const int* dtypes, Body body, int multiprocessors, int arch,
                          int shared_memory, const emulated::Given* given) {
   Fields fields;
   fields.input_shape = *input_shape;
@@ -70,6 +84,6 @@ extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, in
   with_block(fields.type, [&](auto block) {
     using B = decltype(block);
     Bound bound;
-    if (!(many ? launch_many_rows<B> : launch_few_rows<B>)(gemm, device, bound).ok()) std::abort();
+    if (!launch<B>(body, gemm, device, bound).ok()) std::abort();
   });
 }
