@@ -481,3 +481,19 @@ def test_adapters_learn_beside_frozen_layers() -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0] - 0.5
+
+
+def test_layers_keep_their_activations_where_no_config_says_them() -> None:
+    """A state dict of planq's own layers, loaded into these and into floating ones."""
+    model = llama()
+    nn.quantize_layers(model, "int8-channel", activations="token")
+    wanted, saved = logits(model), {k: v.clone() for k, v in model.state_dict().items()}
+    name = "model.layers.0.self_attn.q_proj"
+    nn.load_layers(model, saved)
+    assert model.get_submodule(name).activations == "token"
+    assert torch.equal(logits(model), wanted)
+    nn.load_layers(model, saved, weights_only=True)
+    assert model.get_submodule(name).activations == "none"
+    other = llama()
+    nn.load_layers(other, saved)
+    assert other.get_submodule(name).activations == "none"

@@ -185,7 +185,7 @@ def load_layers(
             read from there.
         weights_only: Whether to leave activations floating in any case. Otherwise those that the
             config has quantized as they come, by token in 8 bits, are so; other ways of quantizing
-            them are refused.
+            them are refused. Without a config, layers of this package keep the way they have.
         inputs: As for :func:`quantize_layers`.
 
     Raises:
@@ -197,9 +197,12 @@ def load_layers(
     """
     made: dict[str, QuantizedLinear] = {}
     found = _layers(model, checkpoint, quantization_config, weights_only=weights_only)
-    for layer, activations in found:
+    for layer, said in found:
         name = _place(model, layer)
-        device = _device_of(model.get_submodule(name))
+        before = model.get_submodule(name)
+        own = before.activations if isinstance(before, QuantizedLinear) else "none"
+        activations = ("none" if weights_only else own) if said is None else said
+        device = _device_of(before)
         made[name] = class_of(layer).from_layer(layer, device=device, activations=activations)
     if not made:
         raise ArgumentError("checkpoint", "quantized layers", "none")
@@ -212,15 +215,19 @@ def _layers(
     given: Mapping[str, Any] | None,
     *,
     weights_only: bool,
-) -> Iterator[tuple[Layer, str]]:
-    """The layers of a checkpoint while its files are open, and how their activations are taken."""
+) -> Iterator[tuple[Layer, str | None]]:
+    """The layers of a checkpoint while its files are open, and how their activations are taken.
+
+    None: there is no config that says it.
+    """
     if checkpoint is not None and not isinstance(checkpoint, Mapping):
         path = Path(checkpoint)
         with closing(Shards(path)) as shards:
-            dynamic = not weights_only and dynamic_activations(read_config(shards))
+            config = read_config(shards)
+        dynamic = not weights_only and dynamic_activations(config)
         with read_layers(path, weights_only=weights_only or dynamic) as layers:
             for layer in layers:
-                yield layer, _WORDS[dynamic]
+                yield layer, _word(config, dynamic=dynamic)
         return
     if checkpoint is None:
         checkpoint = model.state_dict()
@@ -229,7 +236,11 @@ def _layers(
     dynamic = not weights_only and dynamic_activations(config)
     source = TensorDict(checkpoint)
     for layer in find_layers(source, config, weights_only=weights_only or dynamic):
-        yield layer, _WORDS[dynamic]
+        yield layer, _word(config, dynamic=dynamic)
+
+
+def _word(config: PeerConfig | None, *, dynamic: bool) -> str | None:
+    return None if config is None else _WORDS[dynamic]
 
 
 def _config_of(model: torch.nn.Module) -> dict[str, Any] | None:
