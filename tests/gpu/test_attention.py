@@ -48,9 +48,9 @@ def same(batch: Batch, chunks: list[Chunk], paging: Paging) -> None:
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_long_prompts_have_the_bits_of_the_host(dtype: str, columns: int, way: str) -> None:
-    """A block has all spans of its rows. Beside them a text that is a tile and a bit."""
-    batch = Batch(options_of(way, dtype, columns), (2080, 131), seed=columns)
-    same(batch, [Chunk(0, 0, 2080), Chunk(1, 0, 131)], WAYS[way][1])
+    """A block has all spans of its rows. Beside it a token, and a text of a tile and a bit."""
+    batch = Batch(options_of(way, dtype, columns), (2080, 131, 1400), seed=columns)
+    same(batch, [Chunk(0, 0, 2080), Chunk(2, 1399, 1400), Chunk(1, 0, 131)], WAYS[way][1])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -65,8 +65,8 @@ def test_pieces_of_prompts_have_the_bits_of_the_host(dtype: str, columns: int, w
 
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_numbers_that_are_none_reach_their_rows_alone(dtype: str, columns: int) -> None:
-    """A value that is infinite or NaN, in some tiles; a key that is, in one that others see."""
+def test_nan_and_infinity_reach_the_rows_that_see_them(dtype: str, columns: int) -> None:
+    """Of values and of a key, which some rows of a tile see and others do not."""
     batch = Batch(options_of("pages", dtype, columns), (700, 300), seed=columns + 2)
     first, second = batch.sequences
     first.value[400, 1, columns - 1] = np.inf
