@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 
@@ -46,10 +47,26 @@ def recorded(model: torch.nn.Module, batches: list[dict[str, Any]]) -> dict[str,
     return {name: torch.cat(each) for name, each in rows.items()}
 
 
+def named(found: dict[str, torch.Tensor], folder: Path, base: str) -> dict[str, torch.Tensor]:
+    """The same under the names of the weights in the files of a model's folder.
+
+    A model without its head has names without the prefix of the base model, which the files of a
+    model with a head have.
+    """
+    names = set[str]()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            names |= set(file.keys())
+    return {
+        name if name in names or f"{base}.{name}" not in names else f"{base}.{name}": rows
+        for name, rows in found.items()
+    }
+
+
 def main(words: list[str]) -> int:
     """Loads the model, and writes what its layers are fed by 32 texts at a time."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", help="its folder")
+    parser.add_argument("model", type=Path, help="its folder")
     parser.add_argument("texts", type=Path, help="a text in each line")
     parser.add_argument("inputs", type=Path, help="the file that is written")
     given = parser.parse_args(words)
@@ -62,7 +79,7 @@ def main(words: list[str]) -> int:
         dict(tokenizer(texts[at : at + 32], padding=True, truncation=True, return_tensors="pt"))
         for at in range(0, len(texts), 32)
     ]
-    found = recorded(model, batches)
+    found = named(recorded(model, batches), given.model, model.base_model_prefix)
     save_file(found, given.inputs)
     counts = [len(each) for each in found.values()]
     print(f"{len(found)} layers, {min(counts)} to {max(counts)} rows of {len(texts)} texts")

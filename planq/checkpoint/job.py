@@ -507,6 +507,39 @@ def quantize_weight(
     return {part: payloads[key] for key, part in stored.parts.items()}
 
 
+class RoundTrip:
+    """One weight to its codes and back, as a reader of the quantized file would have it.
+
+    Args:
+        job: How; its files are not touched.
+        entry: The weight.
+        executor: Where to run the plans.
+        select: Selects plans.
+
+    Raises:
+        CheckpointError: The format cannot hold the weight.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        entry: TensorEntry,
+        executor: Executor,
+        select: Callable[[Any], planq.Plan],
+    ) -> None:
+        job.form.check_weight(job.scheme, entry, job.grouping)
+        self._weight = _weight(replace(job, evaluate=True), entry, select)
+        self._executor = executor
+
+    def __call__(self, payload: Bytes) -> Bytes:
+        """Returns the bytes that are restored, in the weight's own type."""
+        stored, back = self._weight.stored, self._weight.back
+        if back is None:
+            raise AssertionError("no plan restores the weight")
+        made, _ = self._weight.made(self._executor, stored.values(payload))
+        return self._executor.run(back, stored.inputs(stored.payloads(made))).outputs["output"]
+
+
 def _planned(
     job: Job, reader: CheckpointReader, executor: Executor
 ) -> tuple[dict[str, _Weight], list[TensorEntry], dict[str, str]]:

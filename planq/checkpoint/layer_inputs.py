@@ -9,11 +9,15 @@ magnitudes of the column are below ``2^e``, and 0 if all are 0. Products of thes
 of 2048 of them, are at most 2^53. So float64 holds each of them exactly, and no order of additions
 changes one. ``G_ij = 2^(e_i + e_j - 42) * (N^T N)_ij`` is exact, too. H is the first G; each
 further one is added in float64.
+
+The mean magnitude of a column is the sum of its ``|x|``, rounded once to float64, divided by the
+number of rows.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,10 +31,11 @@ from planq.checkpoint.quality import decoded
 from planq.checkpoint.schemes import FLOATING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from planq.checkpoint.files import TensorEntry
+    from planq.executors import Bytes
 
 Float64 = npt.NDArray[np.float64]
 
@@ -84,20 +89,49 @@ class LayerInputs:
             TensorError: Inputs are not finite, or all 0.
             CheckpointError: The file changed.
         """
-        entry = self._reader.by_name[name]
-        payload = self._reader.tensor(entry)
-        self._reader.check_unchanged()
-        key = hashlib.sha256(payload.data).digest() + repr((entry.dtype, entry.shape)).encode()
+        entry, payload, key = self._read(name)
         if key not in self._kept:
-            inputs = decoded(payload, FLOATING[entry.dtype], entry.shape[0])
-            if not np.isfinite(inputs).all():
-                raise TensorError(self.path, name, "finite values", "a NaN or an infinity")
-            if inputs.size and not inputs.any():
-                raise TensorError(self.path, name, "values that are not all 0", "zeros")
+            inputs = self._decoded(entry, payload)
             while len(self._kept) >= _KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = Hessian(gram(inputs))
         return self._kept[key]
+
+    def means(self, names: Sequence[str]) -> Float64:
+        """Returns the mean magnitude of each column of the input that these weights share.
+
+        Args:
+            names: The weights, which `check` has seen.
+
+        Raises:
+            TensorError: Inputs are not finite, or all 0, or those of one weight are others than
+                those of the first.
+            CheckpointError: The file changed.
+        """
+        entry, payload, key = self._read(names[0])
+        for name in names[1:]:
+            if self._read(name)[2] != key:
+                expected = f"the rows of {names[0]!r}, which has the same input"
+                raise TensorError(self.path, name, expected, "others")
+        inputs = self._decoded(entry, payload)
+        return np.array([math.fsum(column.tolist()) for column in np.abs(inputs).T]) / len(inputs)
+
+    def _read(self, name: str) -> tuple[TensorEntry, Bytes, bytes]:
+        """The inputs of a weight, as they stand in the file, and a digest of them."""
+        entry = self._reader.by_name[name]
+        payload = self._reader.tensor(entry)
+        self._reader.check_unchanged()
+        key = hashlib.sha256(payload.data).digest() + repr((entry.dtype, entry.shape)).encode()
+        return entry, payload, key
+
+    def _decoded(self, entry: TensorEntry, payload: Bytes) -> Float64:
+        """The inputs as float64; refuses those that tell nothing."""
+        inputs = decoded(payload, FLOATING[entry.dtype], entry.shape[0])
+        if not np.isfinite(inputs).all():
+            raise TensorError(self.path, entry.name, "finite values", "a NaN or an infinity")
+        if inputs.size and not inputs.any():
+            raise TensorError(self.path, entry.name, "values that are not all 0", "zeros")
+        return inputs
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from planq.cli.plan import plan
 from planq.cli.quantize import quantize
 from planq.cli.replay import replay
 from planq.cli.run import run_model
+from planq.cli.scale import scale
 from planq.cli.verify import verify
 from planq.cli.words import discard, say
 
@@ -78,7 +79,10 @@ def root(
 
 
 app.add_typer(plan, name="plan")
-for _command in (quantize, verify, dequantize, inspect, layers, info, ops, explain, audit, replay):
+for _command in (
+    *(quantize, scale, verify, dequantize, inspect, layers),
+    *(info, ops, explain, audit, replay),
+):
     app.command()(_command)
 app.command("run")(run_model)
 

@@ -220,14 +220,14 @@ def quantize(
         source,
         target,
         scheme,
-        include=_compile("--include", include),
+        include=compiled("--include", include),
         overwrite=force,
         ranges=None if calibrate is None else read_ranges(calibrate),
         verify=verify,
         blocks=blocks,
         groups=groups,
         evaluate=evaluate,
-        exclude=_compile("--exclude", exclude),
+        exclude=compiled("--exclude", exclude),
         default_excludes=default_excludes,
         form=chosen,
     )
@@ -324,7 +324,12 @@ def _fidelity_dict(found: Fidelity) -> dict[str, float | None]:
     }
 
 
-def _compile(option: str, include: str | None) -> re.Pattern[str] | None:
+def compiled(option: str, include: str | None) -> re.Pattern[str] | None:
+    """Returns the regular expression of an option; None if it was not given.
+
+    Raises:
+        CommandError: It is none.
+    """
     if include is None:
         return None
     try:

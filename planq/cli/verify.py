@@ -18,6 +18,7 @@ from planq.checkpoint.folders import compare_folder
 from planq.checkpoint.gguf import SUFFIX, compare_gguf
 from planq.checkpoint.job import Comparison, compare_file, job_of, this_build
 from planq.checkpoint.layer_inputs import open_inputs
+from planq.checkpoint.scaling import compare_scaled, is_scaled
 from planq.cli.failure import EXIT_MARKED, EXIT_OK, CommandError
 from planq.cli.tables import progress_bar
 from planq.cli.words import output_console, printable, say
@@ -28,7 +29,9 @@ def verify(
     source: Annotated[
         Path, typer.Argument(metavar="IN", help="The safetensors file or folder it was made of.")
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="What planq quantize made of it.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="What planq quantize or planq scale made of it.")
+    ],
     device: Annotated[
         str, typer.Option(metavar="host|cuda:N", help="Where the plans run; the bits are the same.")
     ] = "host",
@@ -41,14 +44,14 @@ def verify(
         typer.Option(
             "--layer-inputs",
             metavar="INPUTS.safetensors",
-            help="The layers' inputs that GPTQ made it with, if it did.",
+            help="The layers' inputs that GPTQ or planq scale made it with, if one did.",
         ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else, on stdout.")
     ] = False,
 ) -> int:
-    """Quantize the source again, with the options that OUT tells, and compare every byte.
+    """Quantize or scale the source again, with the options that OUT tells; compare every byte.
 
     What it cannot know is which build of planq made OUT: the names of version and build are those
     that OUT tells, the same in all of its files, and a warning says so where they are others than
@@ -60,7 +63,11 @@ def verify(
     executor = open_device(device)
     opened = nullcontext() if layer_inputs is None else open_inputs(layer_inputs)
     with opened as inputs, progress_bar(source) as progress:
-        if target.is_dir():
+        if target.is_dir() and is_scaled(target):
+            if ranges is not None:
+                raise CommandError("--calibrate: a folder is scaled without given ranges")
+            found = compare_scaled(source, target, executor, progress, inputs=inputs)
+        elif target.is_dir():
             found = compare_folder(source, target, ranges, executor, progress, inputs=inputs)
         elif target.suffix == SUFFIX:
             if ranges is not None:

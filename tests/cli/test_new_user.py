@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Capture = pytest.CaptureFixture[str]
 COMMANDS = (
-    *("quantize", "verify", "dequantize", "inspect", "layers"),
+    *("quantize", "scale", "verify", "dequantize", "inspect", "layers"),
     *("info", "ops", "explain", "audit", "run"),
 )
 DESC = planq.MinMaxDescriptor(shape=(16, 4096), input_dtype="float16")
