@@ -21,13 +21,15 @@ of all layers of the group, ``sum (e X^T)^2 = sum e H e^T`` over the rows e of
 ``Q(w s) / s - w``: w is the weight, Q makes codes and restores them, in the weight's own type. The
 least error wins, and among equal ones the least a.
 
-**The same bytes everywhere.** The sum is exact but for three roundings of its parts. H is
-`Hessian.gram`, n by n, and ``b = floor((53 - ceil(log2 n)) / 2)``. Each column of H and each row e
-become integers, ``rne(x * 2^(b - p))``, p the least integer for which their magnitudes are below
-``2^p``. Then ``e H`` is an exact sum of integers of at most 2^53. Its elements are multiplied by
-those of e. The products of a row are added in one order: those of the second half to those of the
-first half, and so on with what remains; of an odd number the first half has one more. The sums of
-all rows are added by `math.fsum`, which rounds once.
+**The sum.** H is `Hessian.gram`, n by n, and ``b = floor((53 - ceil(log2 n)) / 2)``. Each column of
+H and each row e become integers, ``rne(x * 2^(b - p))``, p the least integer for which their
+magnitudes are below ``2^p``. Then ``e H`` is an exact sum of integers of at most 2^53. Its elements
+are multiplied by those of e. The products of a row are added in one order: those of the second half
+to those of the first half, and so on with what remains; of an odd number the first half has one
+more. The sums of all rows are added by `math.fsum`, which rounds once.
+
+**The same bytes everywhere.** Plans are BIT_EXACT. The rest is IEEE float64 on single elements, one
+rounding each, and sums that are exact or have the order above.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Scaling a model's folder by AWQ: the work of ``planq scale``, without what it prints.
 
 The new folder has the same files. Some tensors are multiplied or divided by powers of two, so the
-model computes what it did, and quantizing it loses less. ``planq.json`` has the options, the
-exponents that were found and the digests of all files.
+model computes what it did, and quantizing it loses less. ``planq.json`` has the options, what was
+found and the digests of all files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -106,7 +107,7 @@ class ScaleReport:
         job: The request.
         device: Where the plans ran.
         groups: What was found, in the order of the layers.
-        digest: That of ``planq.json``, over all files of the output.
+        digest: That of ``planq.json``, over all files, the build, the options and the scales.
         seconds: Time from opening the input to the output's final name.
     """
 
@@ -174,13 +175,14 @@ def scale_folder(job: Job, executor: Executor, progress: Progress) -> ScaleRepor
                 for shard in model.shards:
                     run.write(shard.name, partial / shard.name)
             files = digests_of(walk(partial).files)
-            write_json(partial / SUMMARY, _summary(this_build(), job, groups, files))
+            summary = _summary(this_build(), job, groups, files)
+            write_json(partial / SUMMARY, summary)
             run.check_unchanged()
     return ScaleReport(
         job=job,
         device=executor.name,
         groups=groups,
-        digest=digest_of(files),
+        digest=summary["digest"],
         seconds=time.perf_counter() - start,
     )
 
@@ -271,7 +273,7 @@ def _made_by(summary: Mapping[str, Any]) -> tuple[str, str]:
 def _summary(
     made_by: tuple[str, str], job: Job, groups: Sequence[GroupReport], files: dict[str, str]
 ) -> dict[str, Any]:
-    """Returns what ``planq.json`` holds."""
+    """Returns what ``planq.json`` holds; its digest is over files, build, options and scales."""
     if job.inputs is None:
         raise AssertionError("scaled without inputs")
     version, build = made_by
@@ -284,15 +286,13 @@ def _summary(
         }
         for group in groups
     ]
-    return {
+    options = job.options | {"layer_inputs": job.inputs.sha256}
+    record = {
         "planq": {"version": version, "build_id": build},
-        _SCALED: {
-            "options": job.options | {"layer_inputs": job.inputs.sha256},
-            "groups": found,
-        },
-        "files": files,
-        "digest": digest_of(files),
+        _SCALED: {"options": options, "groups": found},
     }
+    own = hashlib.sha256(json_text(record).encode()).hexdigest()
+    return {**record, "files": files, "digest": digest_of({**files, SUMMARY: own})}
 
 
 class _Run:

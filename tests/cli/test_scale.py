@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cli.commands import refuse, report
-from cli.files import Array, checkpoint, load
+from cli.commands import quietly, refuse, report
+from cli.files import Array, checkpoint, load, weight
 from cli.test_groups import expected
 from planq import DType
 from planq.checkpoint.awq import Curvature, Part, exponents, fitted
@@ -25,6 +25,7 @@ from planq.checkpoint.schemes import Scheme, choose_groups
 from planq.cli import main
 from planq.executors import HostExecutor
 from support.examples import load as load_example
+from support.hostile import Chaos, fuzzing
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -216,11 +217,11 @@ def reference(
         powers = np.rint(step / 20 * (logarithms - logarithms.min()))
         times = 2.0 ** powers[channels]
         error = 0.0
-        for weight, outputs in zip(weights, wanted, strict=True):
-            changed = (weight * times).astype(weight.dtype)
+        for own, outputs in zip(weights, wanted, strict=True):
+            changed = (own * times).astype(own.dtype)
             codes, scales, places = expected(changed, 32, search, scheme, "compressed-tensors")
             steps = (codes.reshape(-1, 32) - places.reshape(-1, 1)).astype(np.float32)
-            back = (steps * scales.reshape(-1, 1)).reshape(weight.shape).astype(np.float64) / times
+            back = (steps * scales.reshape(-1, 1)).reshape(own.shape).astype(np.float64) / times
             error += np.square(x @ back.T - outputs).sum()
         first = error if step == 0 else first
         if error < best[0]:
@@ -571,11 +572,52 @@ def test_what_was_changed_is_found(tmp_path: Path, capsys: Capture) -> None:
     summary["scaled"]["groups"][0]["a"] = 0.125
     path.write_text(json.dumps(summary, indent=2) + "\n")
     assert found() == {"planq.json": "scaled: not as planq writes it"}
+    summary = json.loads((anew() / "planq.json").read_text())
+    summary["planq"]["version"] = "0.0.1"
+    path.write_text(json.dumps(summary, indent=2) + "\n")
+    assert found() == other
     anew()
     assert "was made with other inputs" in refuse(capsys, *verify[:3])
     summary["scaled"]["options"]["scheme"] = 5
     path.write_text(json.dumps(summary))
     assert "is missing or damaged" in refuse(capsys, *verify)
+
+
+@pytest.mark.filterwarnings("ignore")
+@fuzzing(40)
+def test_nothing_that_a_folder_says_is_an_internal_error(tmp_path: Path, chaos: Chaos) -> None:
+    """Scaled or refused in a sentence, verified or refused: nothing else, and no trace."""
+    source, target = tmp_path / str(chaos.random()) / "in", tmp_path / str(chaos.random())
+    source.mkdir(parents=True)
+    stem = "encoder.layer.0.attention"
+    tensors = {f"{stem}.self.value.weight": weight(8, 8)}
+    tensors |= {
+        f"{stem}.output.dense.weight": weight(8, 8),
+        f"{stem}.self.value.bias": weight(8, 1),
+    }
+    tensors[f"{stem}.self.value.bias"] = tensors[f"{stem}.self.value.bias"].ravel()
+    checkpoint(source / "model.safetensors", tensors)
+    fed = checkpoint(source.parent / "x.st", {f"{stem}.output.dense.weight": weight(20, 8)})
+    config = {"model_type": "bert", "num_attention_heads": 2, "num_key_value_heads": 2}
+    chosen = chaos.choice(("config.json", "planq.json"))
+    told: Any = chaos.tampered(config) if chosen == "config.json" else config
+    (source / "config.json").write_text(json.dumps(told))
+    given = ("--layer-inputs", fed)
+    options = ("--scheme", "int8-channel", "--format", "bitsandbytes")
+    status, said = quietly("scale", source, target, *given, *options)
+    assert status in (0, 2)
+    assert target.exists() == (status == 0)
+    if status == 0:
+        summary = target / "planq.json"
+        made = json.loads(summary.read_text())
+        told = chaos.tampered(made) if chosen == "planq.json" else made
+        summary.write_text(json.dumps(told, indent=2) + "\n")
+        status, more = quietly("verify", source, target, *given)
+        same = json.dumps(told) == json.dumps(made)
+        assert status == 0 if same else status in (1, 2), (chosen, told, more)
+        said += more
+    assert "internal error" not in said
+    assert "out of memory" not in said
 
 
 def test_the_report_is_a_table(tmp_path: Path, capsys: Capture) -> None:
