@@ -73,6 +73,7 @@ wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test
 endef
 
 .PHONY: help demo demo-llm check-llm docs test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel wheel-test reproduce \
+  aarch64 aarch64-tools \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
@@ -98,6 +99,7 @@ help:
 	@echo "               for every interpreter of PYTHONS; PLANQ_CUDA=OFF makes those of the host alone"
 	@echo "make wheel-test  installs each of them into a bare environment of its interpreter, and runs plans there"
 	@echo "make reproduce builds the wheels of a commit twice, elsewhere, and compares the bytes"
+	@echo "make aarch64   compiles the host backend for aarch64, and compares its bits in an emulator"
 	@echo "make clean     removes what the other targets made"
 
 demo: $(VENV)/planq-demo $(DEMO_DIR)/model
@@ -203,6 +205,31 @@ wheel-test: build/env/ready
 reproduce: build/env/ready
 	$(INSTALL_BUILD_REQUIREMENTS)
 	$(BUILD_PYTHON) build_backend/reproduce.py $(or $(ARGS),HEAD) build/reproduce
+
+# The library alone for another processor, and programs without Python that qemu runs. ARGS=20 takes
+# one case in 20.
+AARCH64_CXX ?= $(notdir $(firstword $(shell for version in "" -14 -13 -12; do \
+  command -v aarch64-linux-gnu-g++$$version; done)))
+AARCH64_RUN ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
+AARCH64 := build/aarch64
+AARCH64_CMAKE = $(BIN)/cmake -G "Unix Makefiles" -DCMAKE_SYSTEM_NAME=Linux \
+  -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(AARCH64_CXX)
+aarch64: aarch64-tools $(VENV)/planq-test
+	$(AARCH64_CMAKE) -S . -B $(AARCH64)/library -DPLANQ_CUDA=OFF -DPLANQ_PYTHON_MODULE=OFF \
+	  -DPLANQ_MANYLINUX=ON -DPLANQ_WERROR=$(PLANQ_WERROR) -DPython_EXECUTABLE=$(BIN)/python
+	$(BIN)/cmake --build $(AARCH64)/library --parallel $(shell nproc)
+	$(BIN)/cmake --install $(AARCH64)/library --prefix $(AARCH64)/site --strip
+	$(AARCH64_CMAKE) -S tests/cross -B $(AARCH64)/programs \
+	  -Dplanq_DIR=$(CURDIR)/$(AARCH64)/site/planq/cmake
+	$(BIN)/cmake --build $(AARCH64)/programs
+	PYTHONSAFEPATH=1 PYTHONPATH=tests $(BIN)/python tests/cross/check.py $(AARCH64)/programs \
+	  $(or $(ARGS),1) $(AARCH64_RUN)
+
+aarch64-tools:
+	@test -n "$(AARCH64_CXX)" || { echo "no aarch64-linux-gnu-g++ of GCC 12 or newer; on Debian:" \
+	  "apt-get install g++-aarch64-linux-gnu"; exit 1; }
+	@command -v $(firstword $(AARCH64_RUN)) > /dev/null || { echo "no $(firstword $(AARCH64_RUN));" \
+	  "on Debian: apt-get install qemu-user"; exit 1; }
 
 gpu-install:
 	SKBUILD_BUILD_DIR=build/gpu PLANQ_TEST_OPERATORS=ON $(PYTHON) -m pip install --verbose \

@@ -24,7 +24,7 @@ endfunction()
 # What one configuration sets, the next one in its folder sets back.
 DEFAULTS = (
     *("PLANQ_CUDA=OFF", "PLANQ_WERROR=OFF", "PLANQ_TEST_OPERATORS=OFF"),
-    *("PLANQ_SANITIZE=", "CMAKE_CXX_FLAGS="),
+    *("PLANQ_SANITIZE=", "PLANQ_PYTHON_MODULE=ON", "CMAKE_CXX_FLAGS="),
 )
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "src", "tests/operators", "build_backend", "planq")
 
@@ -70,10 +70,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 def test_what_changes_no_code_changes_no_identity(tree: Tree) -> None:
-    """Warnings, and folders: those of the build and those that flags name."""
+    """Warnings, folders, those of the build and those that flags name; and the Python module."""
     first = tree.configured("first")
     flags = "-DCMAKE_CXX_FLAGS=-Wno-attributes -ffile-prefix-map=/somewhere=."
     assert tree.configured("harmless", "-DPLANQ_WERROR=ON", flags, folder="harmless") == first
+    assert tree.configured("library alone", "-DPLANQ_PYTHON_MODULE=OFF") == first
     assert re.fullmatch(r"[0-9a-f]{16}", first["build_id"])
     assert first["source_id"] == planq.build_info().source_id
     assert first["source_id"] != first["build_id"]
