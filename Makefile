@@ -73,7 +73,7 @@ wait $$second; status=$$?; cat build/second-half.txt; test $$first -eq 0 && test
 endef
 
 .PHONY: help demo demo-llm check-llm docs test release-check exhaustive fuzz fuzz-guided faults gpu-faults lint format sanitize gpu-test gpu-test-2 bench overhead wheel wheel-test reproduce \
-  aarch64 aarch64-tools \
+  layouts aarch64 aarch64-tools \
   gpu-install clean FORCE
 .NOTPARALLEL:
 
@@ -99,6 +99,7 @@ help:
 	@echo "               for every interpreter of PYTHONS; PLANQ_CUDA=OFF makes those of the host alone"
 	@echo "make wheel-test  installs each of them into a bare environment of its interpreter, and runs plans there"
 	@echo "make reproduce builds the wheels of a commit twice, elsewhere, and compares the bytes"
+	@echo "make layouts   lays the wheels of dist out for the Hub's kernels, and checks that and the recipe for conda"
 	@echo "make aarch64   compiles the host backend for aarch64, and compares its bits in an emulator"
 	@echo "make clean     removes what the other targets made"
 
@@ -205,6 +206,20 @@ wheel-test: build/env/ready
 reproduce: build/env/ready
 	$(INSTALL_BUILD_REQUIREMENTS)
 	$(BUILD_PYTHON) build_backend/reproduce.py $(or $(ARGS),HEAD) build/reproduce
+
+# The wheels of dist as a kernel of the Hub, and the recipe of a conda package. Nothing is published.
+LAYOUTS := build/layouts
+layouts: build/env/ready $(VENV)/requirements-test $(LAYOUTS)/tools/ready
+	$(BUILD_PYTHON) build_backend/hub.py dist $(LAYOUTS)
+	$(BIN)/python -P tests/wheels/check_layouts.py $(LAYOUTS) $(LAYOUTS)/tools
+
+# Beside .venv: transformers would use kernels if they were in it.
+$(LAYOUTS)/tools/ready: pyproject.toml build_backend/requirements.py | $(VENV)/requirements-test
+	rm -rf $(@D)
+	mkdir -p $(@D)
+	$(BIN)/python build_backend/requirements.py --only layouts > $@.txt
+	$(PIP) install --quiet --no-compile --no-deps --target $(@D) --requirement $@.txt
+	touch $@
 
 # The library alone for another processor, and programs without Python that qemu runs. ARGS=20 takes
 # one case in 20.

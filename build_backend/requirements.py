@@ -1,6 +1,7 @@
 """Prints requirements of this project, one a line, for ``pip install --requirement``.
 
 ``requirements.py EXTRA...`` prints the package's own and those of the extras named.
+``requirements.py --only EXTRA`` prints those of an extra without the package's own.
 ``requirements.py --build`` prints what a build without isolation needs on this machine; it has to
 run under a Python that holds scikit-build-core, and ``--build-system`` prints how to get there.
 """
@@ -26,6 +27,8 @@ def _requirements(arguments: list[str]) -> list[str]:
         return list(table["build-system"]["requires"])
     project = table["project"]
     extras = project["optional-dependencies"]
+    if arguments[:1] == ["--only"]:
+        return list(extras[arguments[1]])
     return [*project["dependencies"], *(line for name in arguments for line in extras[name])]
 
 
