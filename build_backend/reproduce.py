@@ -21,6 +21,12 @@ PROJECT = Path(__file__).resolve().parents[1]
 BUILDS = {"first": 0o022, "second-with-a-longer-name": 0o077}
 
 
+def pythons() -> str:
+    """``PLANQ_PYTHONS`` with absolute paths: the builds have other folders than this project's."""
+    named = os.environ.get("PLANQ_PYTHONS", "").split()
+    return " ".join(str(PROJECT / name) if "/" in name else name for name in named)
+
+
 def build(commit: str, folder: Path, umask: int) -> list[Path]:
     """Builds the wheels of a commit in a folder that it makes anew, and returns them."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -30,7 +36,12 @@ def build(commit: str, folder: Path, umask: int) -> list[Path]:
     )
     command = ["tar", "--extract", "--touch", "--no-same-permissions", "--directory", str(folder)]
     subprocess.run(command, input=archive.stdout, check=True, umask=umask)
-    environment = {**os.environ, "CCACHE_DISABLE": "1", "SKBUILD_BUILD_DIR": "build"}
+    environment = {
+        **os.environ,
+        "CCACHE_DISABLE": "1",
+        "PLANQ_PYTHONS": pythons(),
+        "SKBUILD_BUILD_DIR": "build",
+    }
     wheel = [sys.executable, str(folder / "build_backend" / "wheel.py"), str(folder / "dist")]
     subprocess.run(wheel, env=environment, check=True, umask=umask)
     return sorted((folder / "dist").glob("*.whl"))

@@ -1,1 +1,1 @@
-"""The library as C and C++ programs use it."""
+"""The wheels of a release, and what is made of them."""
