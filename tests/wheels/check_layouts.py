@@ -118,9 +118,10 @@ def loaded(folder: Path, tools: Path) -> Iterator[str]:
         environment = {**os.environ, "PYTHONPATH": str(tools), "HF_HUB_OFFLINE": "1"}
         command = [sys.executable, "-P", "-W", "error", str(LOAD), str(variant), backend]
         done = subprocess.run(command, env=environment, check=False, text=True, capture_output=True)
-        print(f"{variant.name}: {done.stdout.strip()}")
         if done.returncode:
             yield f"{variant.name}: does not load and run as it should\n{done.stderr}"
+        else:
+            print(f"{variant.name}: loads and runs, {done.stdout.split(', ')[-1].strip()}")
 
 
 def main(folder: Path, tools: Path) -> int:
