@@ -24,24 +24,22 @@ using attention::Place;
 using attention::Rows;
 using attention::Side;
 
-// Makes elements of a cache float32, which holds them exactly, as it does both types of queries.
-using Widen = void (*)(const std::uint8_t* from, std::int64_t count, float* to);
+// Elements of a cache in float32, which holds them exactly, as it does both types of queries.
+// Inlined, as are the parts of a block: the stack has no room for further frames.
 template <class T>
-Widen widen_of(DType cache) {
+[[gnu::always_inline]] inline void widen_cached(DType cache, const std::uint8_t* from,
+                                                std::int64_t count, float* to) {
   switch (cache) {
     case DType::Float8E4M3FN:
-      return widen_float8<true>;
+      return widen_float8<true>(from, count, to);
     case DType::Float8E5M2:
-      return widen_float8<false>;
+      return widen_float8<false>(from, count, to);
     case DType::Int8:
-      return [](const std::uint8_t* from, std::int64_t count, float* to) {
-        for (std::int64_t i = 0; i < count; ++i)
-          to[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
-      };
+      for (std::int64_t i = 0; i < count; ++i)
+        to[i] = static_cast<float>(static_cast<std::int8_t>(from[i]));
+      return;
     default:
-      return [](const std::uint8_t* from, std::int64_t count, float* to) {
-        widen<T>(from, count, to);
-      };
+      return widen<T>(from, count, to);
   }
 }
 
@@ -61,7 +59,6 @@ class RowLoops {
   explicit RowLoops(const Rows& rows)
       : p_(*rows.layout),
         rows_(rows),
-        widen_(widen_of<T>(rows.cache)),
         code_bytes_(attention::is_code(rows.cache) ? 1 : 2),
         key_head_(rows.head / p_.group()),
         factor_(p_.factor(key_head_)) {
@@ -180,7 +177,7 @@ class RowLoops {
   // --- Scores ------------------------------------------------------------------------------------
 
   // Products of all rows with the block's keys.
-  void score() {
+  [[gnu::always_inline]] void score() {
     std::memset(
         room_.scores, 0,
         sizeof(float) * static_cast<std::size_t>(used_) * static_cast<std::size_t>(rows_.room));
@@ -204,7 +201,7 @@ class RowLoops {
       for (int i = own; i < own + kFloatLanes; ++i) {
         float* const line = panel.lines[i - own];
         if (first_ <= i && i < end_ && room_.keys[i])
-          widen_(room_.keys[i] + term * code_bytes_, terms, line);
+          widen_cached<T>(rows_.cache, room_.keys[i] + term * code_bytes_, terms, line);
         else
           std::memset(line, 0, sizeof(float) * static_cast<std::size_t>(terms));
       }
@@ -237,7 +234,7 @@ class RowLoops {
 
   // --- Powers of scores --------------------------------------------------------------------------
 
-  void weigh(int r) {
+  [[gnu::always_inline]] void weigh(int r) {
     RowState& row = states_[r];
     alignas(64) float x[kPanelTerms];
     if (row.first == row.end) {
@@ -320,7 +317,7 @@ class RowLoops {
 
   // --- Values ------------------------------------------------------------------------------------
 
-  void add_values() {
+  [[gnu::always_inline]] void add_values() {
     for (std::int64_t column = 0; column < p_.value.columns; column += kPanelColumns) {
       widen_cached_values(column, first_, end_);
       // A NaN or an infinity times 0 is a NaN. So a row must not meet those that it does not see.
@@ -347,7 +344,7 @@ class RowLoops {
     for (int j = first_term(); j < end_term(); ++j) {
       const std::uint8_t* const from = first <= j && j < end ? room_.values[j] : nullptr;
       if (!from || columns < kPanelColumns) std::memset(panel.values[j], 0, sizeof panel.values[j]);
-      if (from) widen_(from + column * code_bytes_, columns, panel.values[j]);
+      if (from) widen_cached<T>(rows_.cache, from + column * code_bytes_, columns, panel.values[j]);
     }
     find_exponents(panel, first_term(), end_term(), kSmallest);
   }
@@ -421,7 +418,6 @@ class RowLoops {
 
   const Layout& p_;
   const Rows& rows_;
-  const Widen widen_;
   const int code_bytes_;  // of an element of the cache
   const std::int64_t key_head_;
   const float factor_;
