@@ -8,11 +8,15 @@ it is linear in these tensors:
   output. In BERT it goes on to the residual as well, so it is none of the places.
 - values, before the output of attention. Queries that share values share their scales.
 - up, before down: the gate multiplies it.
+
+A tensor that these layers do not have may take the input as well, as an adapter's do, or belong to
+what makes it, as a norm's bias or a scale of stored values does. So layers with others are refused.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +35,20 @@ if TYPE_CHECKING:
 
 _QUERIES = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 _GATED = ("mlp.gate_proj", "mlp.up_proj")
+# An adapter that transformers adds to the layers when it loads the folder.
+_ADAPTER = "adapter_config.json"
+
+_DECODER_NAMES = (
+    r"self_attn\.([qkvo]_proj\.(weight|bias)|[qk]_norm\.weight|rotary_emb\.inv_freq)"
+    r"|mlp\.(gate|up|down)_proj\.(weight|bias)"
+    r"|(input|post_attention|pre_feedforward|post_feedforward)_layernorm\.weight"
+)
+_BERT_NAMES = (
+    r"(cross)?attention\.(self\.(query|key|value)|output\.dense)\.(weight|bias)"
+    r"|(cross)?attention\.self\.distance_embedding\.weight"
+    r"|(intermediate|output)\.dense\.(weight|bias)"
+    r"|((cross)?attention\.)?output\.LayerNorm\.(weight|bias|gamma|beta)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,7 @@ class _Kind:
         norms: The layers that each norm feeds.
         linear: The layer that each linear layer feeds alone, from rows to columns.
         values: Which of `linear` has heads that may have copies.
+        names: The names of all tensors that a layer may have, as a regular expression.
         shift: What is added to the weights of norms.
     """
 
@@ -49,6 +68,7 @@ class _Kind:
     norms: Mapping[str, tuple[str, ...]]
     linear: Mapping[str, str]
     values: str
+    names: str
     shift: float = 0.0
 
 
@@ -58,6 +78,7 @@ def _decoder(before_mlp: str, shift: float = 0.0) -> _Kind:
         norms={"input_layernorm": _QUERIES, before_mlp: _GATED},
         linear={"self_attn.v_proj": "self_attn.o_proj", "mlp.up_proj": "mlp.down_proj"},
         values="self_attn.v_proj",
+        names=_DECODER_NAMES,
         shift=shift,
     )
 
@@ -77,6 +98,7 @@ _KINDS = {
         norms={},
         linear={"attention.self.value": "attention.output.dense"},
         values="attention.self.value",
+        names=_BERT_NAMES,
     ),
 }
 
@@ -109,22 +131,42 @@ def places_of(
         tensors: The tensors of the model, by name.
 
     Raises:
-        CheckpointError: The architecture is unknown, or the config lacks something.
-        TensorError: A tensor is missing, or of another type or shape than the others tell.
+        CheckpointError: The architecture is unknown, the config lacks something, or an adapter
+            stands beside it.
+        TensorError: A tensor is missing, of another type or shape than the others tell, or none
+            that layers of the architecture have.
     """
     config = Config(path, values)
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in _KINDS:
         known = ", ".join(_KINDS)
         raise config.wrong("model_type", f"an architecture with known places for scales ({known})")
+    if (adapter := path.with_name(_ADAPTER)).exists():
+        what = "an adapter takes the inputs that are scaled; merge it into the model first"
+        raise CheckpointError(f"{adapter}: {what}")
     own = _KINDS[kind]
     end = re.escape(f".{own.anchor}.weight")
     stems = [found[1] for name in tensors if (found := re.fullmatch(rf"(.*\.\d+){end}", name))]
     if not stems:
         raise CheckpointError(f"{path.parent}: no layer with a tensor '...{own.anchor}.weight'")
     stems.sort(key=_in_order)
+    _check_names(path.parent, kind, stems, tensors)
     model = _Model(config, own, tensors)
     return [place for stem in stems for place in model.places(stem)]
+
+
+def _check_names(
+    folder: Path, kind: str, stems: list[str], tensors: Mapping[str, TensorEntry]
+) -> None:
+    """Refuses layers with tensors that layers of this architecture do not have."""
+    names = sorted(tensors)
+    known = re.compile(_KINDS[kind].names)
+    for stem in stems:
+        start, end = (bisect_left(names, f"{stem}{after}") for after in "./")  # "/" follows "."
+        for name in names[start:end]:
+            if not known.fullmatch(name, len(stem) + 1):
+                expected = f"none but those of layers of {kind}, since it may take a scaled input"
+                raise TensorError(folder, name, expected, tensors[name].words)
 
 
 def _in_order(stem: str) -> list[tuple[int, str]]:

@@ -59,7 +59,7 @@ from planq.checkpoint.trees import copy_rest, walk
 from planq.executors import plan_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from planq.checkpoint.awq import Float64
@@ -295,6 +295,18 @@ def _summary(
     return {**record, "files": files, "digest": digest_of({**files, SUMMARY: own})}
 
 
+def _homes(readers: Iterable[CheckpointReader]) -> dict[str, CheckpointReader]:
+    """Returns the file of each tensor; refuses two, of which a loader may take either."""
+    found: dict[str, CheckpointReader] = {}
+    for reader in readers:
+        for name in reader.by_name:
+            if name in found:
+                files = f"{found[name].path.name} and {reader.path.name}"
+                raise CheckpointError(f"{reader.path.parent}: tensor {name!r}: in {files}")
+            found[name] = reader
+    return found
+
+
 class _Run:
     """The passes over the open files of a folder.
 
@@ -312,11 +324,7 @@ class _Run:
             shard.name: stack.enter_context(closing(CheckpointReader(shard)))
             for shard in model.shards
         }
-        self._homes: dict[str, CheckpointReader] = {}
-        for shard, reader in self._readers.items():
-            for name in reader.by_name:
-                if name not in self._homes or (model.places or {}).get(name) == shard:
-                    self._homes[name] = reader
+        self._homes = _homes(self._readers.values())
         entries = {name: reader.by_name[name] for name, reader in self._homes.items()}
         self._places = self._chosen(places_of(job.source / CONFIG, model.config, entries))
         if job.inputs is None:

@@ -445,6 +445,25 @@ FAULTS: dict[str, tuple[Any, str]] = {
         ),
         "'model.layers.1.mlp.up_proj.weight': expected finite values, found a NaN or an infinity",
     ),
+    "adapter in a layer": (
+        lambda tensors, config: tensors.update(
+            {"model.layers.1.self_attn.q_proj.lora_A.weight": np.ones((4, 64), np.float32)}
+        ),
+        "q_proj.lora_A.weight': expected none but those of layers of llama, since it may take a "
+        "scaled input, found F32 [4, 64]",
+    ),
+    "bias of a norm": (
+        lambda tensors, config: tensors.update(
+            {"model.layers.0.input_layernorm.bias": np.ones(64, np.float32)}
+        ),
+        "'model.layers.0.input_layernorm.bias': expected none but those of layers of llama",
+    ),
+    "scale of stored values": (
+        lambda tensors, config: tensors.update(
+            {"model.layers.0.self_attn.v_scale": np.ones(1, np.float32)}
+        ),
+        "'model.layers.0.self_attn.v_scale': expected none but those of layers of llama",
+    ),
     "quantized": (
         lambda tensors, config: config.update(quantization_config={}),
         "already quantized",
@@ -459,6 +478,28 @@ def test_models_that_are_none_are_refused(tmp_path: Path, capsys: Capture, fault
     break_model(tmp_path / "model", change)
     given = (tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs, *GROUPS)
     assert words in refuse(capsys, "scale", *given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("shape", [(32, 64), (3, 5), (3,)])
+def test_a_tensor_in_two_files_is_refused(
+    tmp_path: Path, capsys: Capture, shape: tuple[int, ...]
+) -> None:
+    """A loader may take either, whatever shape they have."""
+    inputs = fed(made("llama", tmp_path / "model"), tmp_path / "inputs.st")
+    again = {f"model.layers.0.{QKV[2]}.weight": np.ones(shape, np.float32)}
+    checkpoint(tmp_path / "model" / "more.safetensors", again)
+    given = (tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs, *GROUPS)
+    words = "v_proj.weight': in model.safetensors and more.safetensors"
+    assert words in refuse(capsys, "scale", *given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_with_an_adapter_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    inputs = fed(made("llama", tmp_path / "model"), tmp_path / "inputs.st")
+    (tmp_path / "model" / "adapter_config.json").write_text("{}")
+    given = (tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs, *GROUPS)
+    assert "an adapter takes the inputs that are scaled" in refuse(capsys, "scale", *given)
     assert not (tmp_path / "out").exists()
 
 
