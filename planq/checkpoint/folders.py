@@ -82,7 +82,8 @@ def quantize_folder(job: Job, executor: Executor, progress: Progress) -> JobRepo
     if job.form.format in of_files:
         known = ", ".join(known.value for known in Format if known not in of_files)
         raise CheckpointError(f"--format: a folder needs one of {known}")
-    check_folder_target(job.source, job.target, overwrite=job.overwrite)
+    fed = job.inputs.path if job.inputs else None
+    check_folder_target(job.source, job.target, overwrite=job.overwrite, inputs=fed)
     model = read_model_folder(job.source)
     selection = select_weights(job, model.config, model.tensors)
     if not selection.quantized:

@@ -296,12 +296,14 @@ class Comparison:
         differing: What differs, by the name of a tensor, or by ``header``.
         tensors: The weights that were quantized again.
         made_by: The version and the build of planq that the file says made it.
+        scaled: The number of inputs of layers that were scaled again, if any were.
     """
 
     path: Path
     differing: dict[str, str]
     tensors: tuple[WeightReport, ...]
     made_by: tuple[str, str]
+    scaled: int = 0
 
     @property
     def same_build(self) -> bool:
@@ -391,9 +393,10 @@ def _expect_same(
     option: str, what: str, digest: str | None, given: Ranges | LayerInputs | None
 ) -> None:
     """Refuses another file than the one with this digest, or a file where there was none."""
-    if digest != (given.sha256 if given else None):
-        wanted = f"SHA-256 {short(digest)}" if digest else "none"
-        raise CheckpointError(f"{option}: {what}: {wanted}")
+    found = given.sha256 if given else None
+    if digest != found:
+        wanted, got = (f"SHA-256 {short(each)}" if each else "none" for each in (digest, found))
+        raise CheckpointError(f"{option}: {what}: expected {wanted}, got {got}")
 
 
 def job_from(text: str, where: Path, job: Job) -> Job:

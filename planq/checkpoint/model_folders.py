@@ -91,17 +91,23 @@ def digests_of(files: Mapping[str, Path]) -> dict[str, str]:
     return dict(sorted(digests.items()))
 
 
-def check_folder_target(source: Path, target: Path, *, overwrite: bool) -> None:
+def check_folder_target(
+    source: Path, target: Path, *, overwrite: bool, inputs: Path | None = None
+) -> None:
     """Refuses a folder that may not be made, or not be replaced.
 
     Args:
         source: The folder that is read.
         target: The folder to make.
         overwrite: Whether a folder that planq made may be replaced.
+        inputs: The file of layer inputs that is read, if any.
 
     Raises:
-        CheckpointError: One of them is or holds the other, or the target exists.
+        CheckpointError: One of them is or holds the other, or the target exists, or holds the
+            layer inputs.
     """
+    if inputs is not None and target.resolve() in inputs.resolve().parents:
+        raise CheckpointError(f"--layer-inputs: {inputs} is in {target}, and would go with it")
     if source.resolve() in target.resolve().parents:
         raise CheckpointError(f"{target}: inside the input, which would hold it then")
     if target.resolve() in source.resolve().parents:

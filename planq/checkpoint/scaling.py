@@ -107,6 +107,8 @@ class ScaleReport:
         job: The request.
         device: Where the plans ran.
         groups: What was found, in the order of the layers.
+        carried: Files with weights of further modules, which were copied as they are.
+        left_out: Files with weights that were not copied: they would hold the model as it was.
         digest: That of ``planq.json``, over all files, the build, the options and the scales.
         seconds: Time from opening the input to the output's final name.
     """
@@ -114,6 +116,8 @@ class ScaleReport:
     job: Job
     device: str
     groups: tuple[GroupReport, ...]
+    carried: tuple[str, ...]
+    left_out: tuple[str, ...]
     digest: str
     seconds: float
 
@@ -162,7 +166,8 @@ def scale_folder(job: Job, executor: Executor, progress: Progress) -> ScaleRepor
     """
     start = time.perf_counter()
     _check(job)
-    check_folder_target(job.source, job.target, overwrite=job.overwrite)
+    fed = job.inputs.path if job.inputs else None
+    check_folder_target(job.source, job.target, overwrite=job.overwrite, inputs=fed)
     model = read_model_folder(job.source)
     with ExitStack() as stack:
         run = _Run(job, model, stack, executor)
@@ -182,6 +187,8 @@ def scale_folder(job: Job, executor: Executor, progress: Progress) -> ScaleRepor
         job=job,
         device=executor.name,
         groups=groups,
+        carried=model.rest.carried,
+        left_out=model.rest.left_out,
         digest=summary["digest"],
         seconds=time.perf_counter() - start,
     )
@@ -225,6 +232,9 @@ def compare_scaled(
     _check(job)
     made_by = _made_by(summary)
     model = read_model_folder(source)
+    missing = [shard.name for shard in model.shards if not (target / shard.name).is_file()]
+    if missing:
+        raise CheckpointError(f"{target / missing[0]}: missing")
     with ExitStack() as stack:
         run = _Run(job, model, stack, executor)
         groups = run.search(progress)
@@ -241,7 +251,7 @@ def compare_scaled(
     if what:
         differing[SUMMARY] = what
     files = (Comparison(target / name, found, (), made_by) for name, found in shards)
-    return (*files, Comparison(target, differing, (), made_by))
+    return (*files, Comparison(target, differing, (), made_by, scaled=len(groups)))
 
 
 def _check(job: Job) -> None:
@@ -330,7 +340,10 @@ class _Run:
         if job.inputs is None:
             raise AssertionError("scaled without inputs")
         self._inputs = job.inputs
-        self._inputs.check(layer for place in self._places for layer in place.layers)
+        layers = [layer for place in self._places for layer in place.layers]
+        for layer in layers:  # before minutes go by
+            job.form.check_weight(job.scheme, layer, job.grouping)
+        self._inputs.check(layers)
         self._changes: dict[str, _Change] = {}
 
     def search(self, progress: Progress) -> tuple[GroupReport, ...]:
@@ -353,8 +366,6 @@ class _Run:
     def compare(self, shard: str, target: Path) -> tuple[str, dict[str, str]]:
         """Compares one file of the output; returns its name, and what differs."""
         reader = self._readers[shard]
-        if not target.is_file():
-            raise CheckpointError(f"{target}: missing")
         with closing(CheckpointComparer(target, reader.entries)) as found:
             self._pass(reader, found)
             differing = {name: difference(count) for name, count in found.differing.items()}

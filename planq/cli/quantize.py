@@ -390,17 +390,17 @@ def _floating(report: work.JobReport) -> Iterator[str]:
     for name, why in report.floating.items():
         reasons.setdefault(why, []).append(printable(name))
     for why, names in reasons.items():
-        yield f"left floating: {_listed(names)}: {printable(why)}"
+        yield f"left floating: {listed(names)}: {printable(why)}"
     if report.carried:
-        yield f"copied as they are: {_listed(list(map(printable, report.carried)))}"
+        yield f"copied as they are: {listed(list(map(printable, report.carried)))}"
     if report.left_out:
         what = (
             "tensors that llama.cpp does not read" if _is_gguf(report.job) else "files with weights"
         )
-        yield f"{what}, left out: {_listed(list(map(printable, report.left_out)))}"
+        yield f"{what}, left out: {listed(list(map(printable, report.left_out)))}"
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

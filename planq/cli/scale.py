@@ -21,7 +21,7 @@ from planq.checkpoint.layer_inputs import open_inputs
 from planq.checkpoint.scaling import GroupReport, ScaleReport, scale_folder
 from planq.checkpoint.schemes import Scheme, Search, choose_blocks, choose_groups
 from planq.cli.failure import EXIT_OK
-from planq.cli.quantize import compiled
+from planq.cli.quantize import compiled, listed
 from planq.cli.tables import finite_or_none, progress_bar
 from planq.cli.words import counted, output_console, printable, text_width
 from planq.executors import open_device
@@ -115,6 +115,8 @@ def _as_dict(report: ScaleReport) -> dict[str, Any]:
         "layer_inputs": job.inputs.sha256 if job.inputs else None,
         "device": report.device,
         "groups": [_group_dict(group) for group in report.groups],
+        "carried": list(report.carried),
+        "left_out": list(report.left_out),
         "digest": report.digest,
         "seconds": report.seconds,
     }
@@ -169,4 +171,8 @@ def _told(report: ScaleReport) -> Iterator[str]:
             f"errors of their outputs, in nearest codes: {least:.3f} to {largest:.3f} of those "
             f"without scales, mean {mean:.3f}"
         )
+    if report.carried:
+        yield f"copied as they are: {listed(list(map(printable, report.carried)))}"
+    if report.left_out:
+        yield f"files with weights, left out: {listed(list(map(printable, report.left_out)))}"
     yield f"digest of the output: {report.digest}"

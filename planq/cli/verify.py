@@ -106,10 +106,17 @@ def _show(found: Sequence[Comparison]) -> None:
             table.add_row(*map(Text, (printable(file.path.name), printable(name), what)))
     if table.row_count:
         console.print(table)
-    weights = sum(len(file.tensors) for file in found)
     verdict = f"{table.row_count} differ" if table.row_count else "every byte is equal"
-    console.print(Text(f"{weights} weight{'' if weights == 1 else 's'} quantized again: {verdict}"))
+    console.print(Text(f"{_again(found)}: {verdict}"))
     for version, build in sorted({file.made_by for file in found if not file.same_build}):
         made_by = f"planq {printable(version) or '?'}, build {printable(build) or '?'}"
         mine = "planq {}, build {}".format(*this_build())
         say("warning", f"made by {made_by}, by its own account; compared by {mine}")
+
+
+def _again(found: Sequence[Comparison]) -> str:
+    """What was made again, and how much of it."""
+    inputs = sum(file.scaled for file in found)
+    weights = sum(len(file.tensors) for file in found)
+    count, word, done = (inputs, "input", "scaled") if inputs else (weights, "weight", "quantized")
+    return f"{count} {word}{'' if count == 1 else 's'} {done} again"

@@ -219,7 +219,23 @@ def test_a_folder_is_verified_with_its_inputs(tmp_path: Path, capsys: Capture) -
     verify = ("verify", model, tmp_path / "out")
     assert main([*map(str, verify), "--layer-inputs", str(fed)]) == 0
     capsys.readouterr()
-    assert "was made with other inputs" in refuse(capsys, *verify)
+    assert ", got none" in refuse(capsys, *verify)
+
+
+def test_inputs_in_a_folder_to_replace_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    """They would go with it."""
+    model, target = tmp_path / "model", tmp_path / "out"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    checkpoint(model / "model.safetensors", {NAME: weight(8, 64)})
+    fed = checkpoint(tmp_path / "x.st", {NAME: inputs(80, 64)})
+    form = ("--format", "compressed-tensors", "--scheme", "int4-group", "--group-size", 32)
+    report(capsys, "quantize", model, target, *form, *GPTQ, "--layer-inputs", fed)
+    kept = fed.rename(target / "x.st")
+    options = (*form, *GPTQ, "--force", "--layer-inputs", kept)
+    told = refuse(capsys, "quantize", model, target, *options)
+    assert f"--layer-inputs: {kept} is in {target}" in told
+    assert kept.exists()
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (4, 0), (1, 1)])

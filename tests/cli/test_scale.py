@@ -17,6 +17,7 @@ from cli.files import Array, checkpoint, load, weight
 from cli.test_groups import expected
 from planq import DType
 from planq.checkpoint.awq import Curvature, Part, exponents, fitted
+from planq.checkpoint.files import CheckpointWriter
 from planq.checkpoint.formats import Form, Format
 from planq.checkpoint.job import Job
 from planq.checkpoint.layer_inputs import open_inputs
@@ -549,7 +550,7 @@ def test_options_that_do_not_go_are_refused(
 
 
 def test_other_folders_are_left_alone(tmp_path: Path, capsys: Capture) -> None:
-    """A file is no model; a folder that planq did not make stays; one that it made is replaced."""
+    """What planq did not make stays, and what would be lost; what it made is replaced."""
     _, inputs, first = scaled(capsys, tmp_path, "bert")
     options = ("--layer-inputs", inputs, *GROUPS)
     source, target = tmp_path / "model", tmp_path / "scaled"
@@ -557,9 +558,66 @@ def test_other_folders_are_left_alone(tmp_path: Path, capsys: Capture) -> None:
     assert "expected a model's folder" in told
     assert "--force replaces it" in refuse(capsys, "scale", source, target, *options)
     assert report(capsys, "scale", source, target, *options, "--force")["digest"] == first["digest"]
+    kept = inputs.rename(target / "inputs.st")
+    told = refuse(capsys, "scale", source, target, "--layer-inputs", kept, *GROUPS, "--force")
+    assert f"--layer-inputs: {kept} is in {target}, and would go with it" in told
+    inputs = kept.rename(inputs)
     (target / "planq.json").unlink()
     told = refuse(capsys, "scale", source, target, *options, "--force")
     assert "planq did not make it" in told
+
+
+def test_a_failure_while_writing_leaves_what_was_there(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last shard cannot be written, or the caller interrupts it."""
+    inputs = fed(made("llama", tmp_path / "model", shard="60KB"), tmp_path / "inputs.st")
+    words = ("scale", tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs, *GROUPS)
+    first = report(capsys, *words)
+    there = {path.name for path in tmp_path.iterdir()}
+    shards = len(list((tmp_path / "model").glob("*.safetensors")))
+    commit = CheckpointWriter.commit
+    for failure in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+        left = shards
+
+        def failing(writer: CheckpointWriter, failure: BaseException = failure) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise failure
+            commit(writer)
+
+        monkeypatch.setattr(CheckpointWriter, "commit", failing)
+        status = 2 if isinstance(failure, OSError) else 130
+        assert main([*map(str, words), "--force"]) == status
+        assert ("No space left" in capsys.readouterr().err) == (status == 2)
+        assert left == 0
+        assert {path.name for path in tmp_path.iterdir()} == there
+        monkeypatch.undo()
+        verify = ("verify", tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs)
+        assert main([*map(str, verify)]) == 0
+        capsys.readouterr()
+    assert report(capsys, *words, "--force")["digest"] == first["digest"]
+
+
+def test_weights_that_no_format_takes_are_refused_before_a_search(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search of a large model takes hours."""
+    inputs = fed(made("llama", tmp_path / "model"), tmp_path / "inputs.st")
+    monkeypatch.setattr("planq.checkpoint.scaling._Run.search", None)
+    given = (tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs)
+    options = ("--scheme", "int4-group", "--group-size", 64)  # 64 columns, and 96 of down
+    assert "down_proj.weight': compressed-tensors: a width of 96" in refuse(
+        capsys, "scale", *given, *options
+    )
+    report_of = (*given, *GROUPS)
+    monkeypatch.undo()
+    report(capsys, "scale", *report_of)
+    (tmp_path / "out" / "model.safetensors").unlink()
+    monkeypatch.setattr("planq.checkpoint.scaling._Run.search", None)
+    told = refuse(capsys, "verify", tmp_path / "model", tmp_path / "out", *given[2:])
+    assert "model.safetensors: missing" in told
 
 
 def test_some_layers_may_be_left_out(tmp_path: Path, capsys: Capture) -> None:
@@ -618,7 +676,9 @@ def test_what_was_changed_is_found(tmp_path: Path, capsys: Capture) -> None:
     path.write_text(json.dumps(summary, indent=2) + "\n")
     assert found() == other
     anew()
-    assert "was made with other inputs" in refuse(capsys, *verify[:3])
+    told = refuse(capsys, *verify[:3])
+    assert "was made with other inputs: expected SHA-256 " in told
+    assert ", got none" in told
     summary["scaled"]["options"]["scheme"] = 5
     path.write_text(json.dumps(summary))
     assert "is missing or damaged" in refuse(capsys, *verify)
@@ -671,6 +731,31 @@ def test_the_report_is_a_table(tmp_path: Path, capsys: Capture) -> None:
         assert f"{group['relative_error']:.4f}" in shown
     assert "2 of 2 inputs scaled for int4-group, on host" in shown
     assert f"digest of the output: {told['digest']}" in shown
+    assert "left out" not in shown
+    verify = ("verify", tmp_path / "model", tmp_path / "other", "--layer-inputs", inputs)
+    assert main([*map(str, verify)]) == 0
+    assert capsys.readouterr().out == "2 inputs scaled again: every byte is equal\n"
+
+
+def test_other_files_of_weights_are_left_out_and_told(tmp_path: Path, capsys: Capture) -> None:
+    """They hold the model as it was."""
+    model = made("bert", tmp_path / "model")
+    inputs = fed(model, tmp_path / "inputs.st")
+    (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"weights")
+    (tmp_path / "model" / "modules.json").write_text('[{"path": ""}, {"path": "2_Dense"}]')
+    (tmp_path / "model" / "2_Dense").mkdir()
+    checkpoint(
+        tmp_path / "model" / "2_Dense" / "model.safetensors", {"linear.weight": weight(8, 8)}
+    )
+    words = ("scale", tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs, *GROUPS)
+    told = report(capsys, *words)
+    assert told["left_out"] == ["pytorch_model.bin"]
+    assert told["carried"] == ["2_Dense/model.safetensors"]
+    assert not (tmp_path / "out" / "pytorch_model.bin").exists()
+    assert main([*map(str, words), "--force"]) == 0
+    shown = capsys.readouterr().out
+    assert "files with weights, left out: pytorch_model.bin\n" in shown
+    assert "copied as they are: 2_Dense/model.safetensors\n" in shown
 
 
 def test_the_example_names_weights_as_files_do(tmp_path: Path) -> None:
