@@ -73,6 +73,8 @@ def main(words: list[str]) -> int:
     from transformers import AutoModel, AutoTokenizer  # not for those who call recorded()
 
     tokenizer = AutoTokenizer.from_pretrained(given.model)
+    if tokenizer.pad_token is None:  # Llama's and Mistral's have none; rows of padding are left out
+        tokenizer.pad_token = tokenizer.eos_token
     model = AutoModel.from_pretrained(given.model, dtype=torch.float32).eval()
     texts = [line for line in given.texts.read_text().splitlines() if line.strip()]
     batches = [

@@ -33,6 +33,9 @@ with warnings.catch_warnings():
     logging.disable(logging.WARNING)
     import torch
     import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
     from transformers import (
         AutoModel,
         BertModel,
@@ -170,6 +173,22 @@ def test_the_scaled_model_computes_the_same(
     assert all(group["relative_error"] <= group["relative_error_before"] for group in groups)
     verify = ("verify", tmp_path / "model", tmp_path / "scaled", "--layer-inputs", inputs)
     assert main([*map(str, verify)]) == 0
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3", "bert"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_types_in_which_a_scaled_model_computes_the_same(
+    tmp_path: Path, capsys: Capture, kind: str, dtype: str
+) -> None:
+    """In bfloat16 too, even of float32 files, whose numbers a loader rounds.
+
+    Gemma adds 1 to the weights of norms, so rounded ones are others: it has to be loaded in the
+    type of its file, or in a wider one.
+    """
+    scaled(capsys, tmp_path, kind, dtype=dtype)
+    both = [again(kind, tmp_path / name, torch.bfloat16) for name in ("model", "scaled")]
+    rounded = kind == "gemma3" and dtype == "float32"
+    assert torch.equal(*map(answer, both)) != rounded
 
 
 def sources(model: Any, layer: str, width: int) -> Array:
@@ -769,3 +788,25 @@ def test_the_example_names_weights_as_files_do(tmp_path: Path) -> None:
         rows = example.named(example.recorded(body, [batch]), tmp_path / kind, base)
         assert set(rows) <= set(load(tmp_path / kind / "model.safetensors").tensors)
         assert len(rows) == (14 if kind == "model" else 13)
+
+
+def test_the_example_takes_tokenizers_without_padding(tmp_path: Path, capsys: Capture) -> None:
+    """Those of Llama and Mistral; texts of other lengths give the rows that each has alone."""
+    made("llama", tmp_path / "model")
+    body = again("llama", tmp_path / "model", torch.float32)
+    words = {f"w{n}": n for n in range(99)} | {"</s>": 99}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    fast.save_pretrained(tmp_path / "model")
+    texts = ("w1 w2 w3 w4 w5", "w6 w7", "w8 w9 w10")
+    (tmp_path / "texts.txt").write_text("\n\n".join(texts))
+    given = [str(tmp_path / name) for name in ("model", "texts.txt", "inputs.st")]
+    example = load_example("layer_inputs")
+    assert example.main(given) == 0
+    assert "14 layers, 10 to 10 rows of 3 texts" in capsys.readouterr().out
+    found = load(tmp_path / "inputs.st").tensors
+    alone = [example.recorded(body, [dict(fast(text, return_tensors="pt"))]) for text in texts]
+    for name, rows in found.items():
+        wanted = torch.cat([each[name] for each in alone]).numpy()
+        assert np.allclose(rows, wanted, rtol=1e-4, atol=1e-4), name
