@@ -186,7 +186,8 @@ class Curvature:
 def _whole(values: Float64, bits: int, axis: int) -> tuple[Float64, Any]:
     """Returns integers of so many bits along an axis, and the exponents of their full scales."""
     _, ends = np.frexp(np.abs(values).max(axis=axis, keepdims=True, initial=0.0))
-    return np.rint(np.ldexp(values, bits - ends)), ends
+    integers = np.ldexp(values, bits - ends)
+    return np.rint(integers, out=integers), ends
 
 
 def _row_sums(values: Float64) -> Float64:

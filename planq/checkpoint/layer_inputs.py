@@ -153,6 +153,10 @@ def gram(inputs: Float64) -> Float64:
         piece = inputs[start : start + _PIECE]
         _, exponents = np.frexp(np.abs(piece).max(axis=0))
         integers = np.rint(np.ldexp(piece, _BITS - exponents))
-        exact = np.ldexp(integers.T @ integers, exponents[:, None] + exponents - 2 * _BITS)
-        total = exact if total is None else total + exact
+        exact = integers.T @ integers  # the largest arrays of a request, so changed in place
+        np.ldexp(exact, exponents[:, None] + exponents - 2 * _BITS, out=exact)
+        if total is None:
+            total = exact
+        else:
+            total += exact
     return np.zeros((inputs.shape[1],) * 2) if total is None else total
