@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from checkpoint import llama_models
 from cli.commands import quietly, refuse, report
 from cli.files import Array, checkpoint, load, weight
 from cli.test_groups import expected
 from planq import DType
+from planq.checkpoint import read_gguf
 from planq.checkpoint.awq import Curvature, Part, exponents, fitted
 from planq.checkpoint.files import CheckpointWriter
 from planq.checkpoint.formats import Form, Format
@@ -531,6 +533,18 @@ def test_a_model_with_an_adapter_is_refused(tmp_path: Path, capsys: Capture) -> 
             lambda rows: rows[f"model.layers.1.{QKV[1]}.weight"].__setitem__((0, 0), 9),
             "expected the rows of 'model.layers.1.self_attn.q_proj.weight', which has the same",
         ),
+        (
+            lambda rows: rows.update(
+                {f"model.layers.1.{QKV[0]}.weight": np.ones((63, 64), np.float32)}
+            ),
+            "expected F16, BF16 or F32 [64 or more, 64], found F32 [63, 64]",
+        ),
+        (
+            lambda rows: rows.update(
+                {f"model.layers.1.{QKV[0]}.weight": np.ones((64, 65), np.float32)}
+            ),
+            "expected F16, BF16 or F32 [64 or more, 64], found F32 [64, 65]",
+        ),
         (lambda rows: rows["model.layers.0.mlp.down_proj.weight"].fill(0), "values that are not"),
         (lambda rows: rows["model.layers.0.mlp.down_proj.weight"].fill(np.nan), "finite values"),
     ],
@@ -646,6 +660,69 @@ def test_some_layers_may_be_left_out(tmp_path: Path, capsys: Capture) -> None:
     ends = ("0.self_attn.o_proj", "0.mlp.gate_proj", "0.mlp.down_proj", "1.self_attn.o_proj")
     names = [f"model.layers.{end}.weight" for end in ends]
     assert sorted(firsts) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        (("--scheme", "int4-group", "--group-size", "32"), ("--search", "mse")),
+        (("--scheme", "int4-group"), ("--group-size", "32")),
+        (("--scheme", "int8-channel"), ("--format", "bitsandbytes")),
+        (("--scheme", "nf4", "--format", "bitsandbytes"), ("--block-size", "4096")),
+        (("--scheme", "nf4", "--format", "bitsandbytes"), ("--nested",)),
+    ],
+)
+def test_each_option_tells_of_other_codes(
+    tmp_path: Path, capsys: Capture, options: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    """The error of outputs without scales is another one with the option."""
+    draw = np.random.default_rng(1)
+    stem, x = "encoder.layer.0.attention", draw.standard_normal((200, 128)).astype(np.float32)
+    layers = (f"{stem}.self.value.weight", f"{stem}.output.dense.weight")
+    tensors = {name: draw.standard_normal((128, 128)).astype(np.float32) for name in layers}
+    (tmp_path / "model").mkdir()
+    checkpoint(tmp_path / "model" / "model.safetensors", tensors)
+    (tmp_path / "model" / "config.json").write_text(
+        '{"model_type": "bert", "num_attention_heads": 4}'
+    )
+    inputs = ("--layer-inputs", checkpoint(tmp_path / "x.st", {layers[1]: x}))
+    told = {}
+    for name, given in (("less", options), ("more", (*options[:2], *more, *options[2:]))):
+        words = (tmp_path / "model", tmp_path / name, *inputs, *given)
+        told[name] = report(capsys, "scale", *words)["groups"][0]["relative_error_before"]
+    assert told["less"] != pytest.approx(told["more"], rel=1e-5)
+
+
+def test_gguf_files_of_a_scaled_model_have_the_same_numbers_but_for_powers_of_two(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """Norms of Gemma among them, to whose weights the file adds 1."""
+    model = llama_models.folder(tmp_path / "model", "gemma3")
+    ids = torch.randint(1, 500, (8, 72), generator=torch.Generator().manual_seed(0))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    rows = load_example("layer_inputs").recorded(model, [batch])
+    fed_with = {name: each.numpy().copy() for name, each in rows.items()}
+    for values in fed_with.values():
+        values[:, 3::16] *= 24  # columns that are far larger
+    inputs = checkpoint(tmp_path / "x.st", fed_with)
+    words = (tmp_path / "model", tmp_path / "scaled", "--layer-inputs", inputs, *GROUPS)
+    told = report(capsys, "scale", *words)
+    found = []
+    for name in ("model", "scaled"):
+        target = tmp_path / f"{name}.gguf"
+        report(capsys, "quantize", tmp_path / name, target, "--scheme", "f32")
+        with read_gguf(target) as file:
+            found.append({e.name: file.tensor(e).view(np.float32).copy() for e in file.entries})
+    before, after = found
+    assert before.keys() == after.keys()
+    assert all(
+        np.array_equal(np.frexp(before[name])[0], np.frexp(after[name])[0]) for name in before
+    )
+    other = [name for name in before if before[name].tobytes() != after[name].tobytes()]
+    moved = [group for group in told["groups"] if any(group["powers"])]
+    named = {name for group in moved for name in (*group["layers"], *group["makers"])}
+    assert any("norm" in name for name in other)
+    assert len(other) == len(named)
 
 
 @pytest.mark.parametrize("scheme", ["nf4", "int8-channel"])
