@@ -16,7 +16,7 @@ and rounded to float64, and halved if it has reached 2, which is the digit 1. Of
 
     s_j = 2^rne(a * (l_j - least l))
 
-A column that is 0 in every row has the least ``l``. The error of a exponent is that of all outputs
+A column that is 0 in every row has the least ``l``. The error of an exponent is that of all outputs
 of all layers of the group, ``sum (e X^T)^2 = sum e H e^T`` over the rows e of
 ``Q(w s) / s - w``: w is the weight, Q makes codes and restores them, in the weight's own type. The
 least error wins, and among equal ones the least a.

@@ -35,7 +35,7 @@ def scale(
         typer.Option(
             "--layer-inputs",
             metavar="INPUTS.safetensors",
-            help="Rows that each layer was fed, under the names of their weights.",
+            help="The rows that each layer was fed, under the name of its weight.",
         ),
     ],
     scheme: Annotated[
@@ -55,7 +55,7 @@ def scale(
         str | None,
         typer.Option(
             metavar="REGEX",
-            help="Leave out layers whose input goes to a weight in whose name this is found.",
+            help="Leave an input as it is if it goes to a weight in whose name this is found.",
         ),
     ] = None,
     group_size: Annotated[
@@ -80,7 +80,8 @@ def scale(
     Layers that share an input have their columns multiplied by powers of two, and what makes this
     input, a norm or another layer, is divided by them. Then planq quantize of OUT loses less in
     what the layers make of the given inputs. It knows the places for such scales in Llama, Mistral,
-    Qwen 2 and 3, Gemma 1 to 3 and BERT. planq verify IN OUT compares every byte.
+    Qwen 2 and 3, Gemma 1 to 3 and BERT. planq verify IN OUT compares every byte. Load a scaled
+    Gemma in the type of its files: norms add 1 to weights, so rounded weights make others.
     """
     blocks = choose_blocks(scheme, block_size, nested=nested, calibrated=False)
     groups = choose_groups(scheme, group_size, search)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import shutil
+import subprocess
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -653,6 +656,17 @@ def test_weights_that_no_format_takes_are_refused_before_a_search(
     assert "model.safetensors: missing" in told
 
 
+def test_tensors_that_take_no_input_stay(tmp_path: Path, capsys: Capture) -> None:
+    """Old files of Llama have the frequencies of rotations in each layer."""
+    inputs = fed(made("llama", tmp_path / "model"), tmp_path / "inputs.st")
+    name = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    values = np.ones(8, np.float32)
+    break_model(tmp_path / "model", lambda tensors, config: tensors.update({name: values}))
+    words = (tmp_path / "model", tmp_path / "out", "--layer-inputs", inputs, *GROUPS)
+    assert len(report(capsys, "scale", *words)["groups"]) == 8
+    assert np.array_equal(load(tmp_path / "out" / "model.safetensors").tensors[name], values)
+
+
 def test_some_layers_may_be_left_out(tmp_path: Path, capsys: Capture) -> None:
     options = (*GROUPS, "--exclude", r"q_proj|\.1\.mlp")
     _, _, told = scaled(capsys, tmp_path, "mistral", *options)
@@ -887,3 +901,24 @@ def test_the_example_takes_tokenizers_without_padding(tmp_path: Path, capsys: Ca
     for name, rows in found.items():
         wanted = torch.cat([each[name] for each in alone]).numpy()
         assert np.allclose(rows, wanted, rtol=1e-4, atol=1e-4), name
+
+
+def test_bytes_do_not_depend_on_what_multiplies_matrices(tmp_path: Path, capsys: Capture) -> None:
+    """NumPy with other kernels of OpenBLAS, and without wide vectors."""
+    _, inputs, told = scaled(capsys, tmp_path, "gemma3")
+    words = ("scale", "model", tmp_path / "other", "--layer-inputs", inputs, *GROUPS, "--force")
+    for core, threads, without in (("PRESCOTT", "2", "X86_V4 X86_V3"), ("HASWELL", "1", "")):
+        environment = {
+            **os.environ,
+            "OPENBLAS_CORETYPE": core,
+            "OPENBLAS_NUM_THREADS": threads,
+            "NPY_DISABLE_CPU_FEATURES": without,
+        }
+        made = subprocess.run(
+            [sys.executable, "-P", "-W", "ignore", "-m", "planq.cli", *map(str, words), "--json"],
+            env=environment,
+            cwd=tmp_path,
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+        assert json.loads(made.stdout)["digest"] == told["digest"], core
