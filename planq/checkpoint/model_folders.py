@@ -104,10 +104,13 @@ def check_folder_target(
 
     Raises:
         CheckpointError: One of them is or holds the other, or the target exists, or holds the
-            layer inputs.
+            layer inputs or what a link of the source leads to.
     """
     if inputs is not None and target.resolve() in inputs.resolve().parents:
         raise CheckpointError(f"--layer-inputs: {inputs} is in {target}, and would go with it")
+    for path in source.iterdir():
+        if path.is_symlink() and target.resolve() in path.resolve().parents:
+            raise CheckpointError(f"{path}: a link into {target}, and would go with it")
     if source.resolve() in target.resolve().parents:
         raise CheckpointError(f"{target}: inside the input, which would hold it then")
     if target.resolve() in source.resolve().parents:

@@ -598,7 +598,15 @@ def test_other_folders_are_left_alone(tmp_path: Path, capsys: Capture) -> None:
     told = refuse(capsys, "scale", source, target, "--layer-inputs", kept, *GROUPS, "--force")
     assert f"--layer-inputs: {kept} is in {target}, and would go with it" in told
     inputs = kept.rename(inputs)
+    shutil.copyfile(source / "model.safetensors", target / "linked.safetensors")
+    (source / "model.safetensors").unlink()
+    (source / "model.safetensors").symlink_to(target / "linked.safetensors")
+    told = refuse(capsys, "scale", source, target, *options, "--force")
+    assert f"{source / 'model.safetensors'}: a link into {target}" in told
+    assert (source / "model.safetensors").is_file()
     (target / "planq.json").unlink()
+    (source / "model.safetensors").unlink()
+    (target / "linked.safetensors").rename(source / "model.safetensors")
     told = refuse(capsys, "scale", source, target, *options, "--force")
     assert "planq did not make it" in told
 
