@@ -9,8 +9,8 @@ it is linear in these tensors:
 - values, before the output of attention. Queries that share values share their scales.
 - up, before down: the gate multiplies it.
 
-A tensor that these layers do not have may take the input as well, as an adapter's do, or belong to
-what makes it, as a norm's bias or a scale of stored values does. So layers with others are refused.
+Other tensors than those of the architecture may take the input as well, as an adapter does, or
+belong to what makes it, as a norm's bias or a scale of stored values. Such layers are refused.
 """
 
 from __future__ import annotations
