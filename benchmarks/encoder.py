@@ -9,7 +9,6 @@ README.md in this folder says what is measured and how to read it.
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import sys
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 
 from harness.core.cuda import captured, device_facts
-from harness.core.report import command, folder_of, software
+from harness.core.report import begun, keep
 from harness.core.turns import best_of, host_facts, in_process
 from planq.networks import machine_of
 
@@ -193,7 +192,7 @@ def main(words: list[str]) -> int:
     entries = [entry for count in counts for entry in in_own_process(given, count)]
     print("\n".join(table(entries)))
     if given.json:
-        write(given, command(words), entries)
+        write(given, words, entries)
     return 0
 
 
@@ -202,18 +201,12 @@ def write(given: argparse.Namespace, words: list[str], entries: list[dict[str, A
     index = int(given.device.partition(":")[2] or 0)
     machine = host_facts() if given.device == "host" else device_facts(index)
     record = {
-        "format": 1,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": words,
-        "machine": machine,
-        "software": software(),
+        **begun(words, machine),
         "turns": given.turns,
         **({"note": given.note} if given.note else {}),
         "encoder": entries,
     }
-    file = given.json / folder_of(machine["name"]) / "encoder.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(record, indent=1) + "\n")
+    keep(given.json, "encoder", record)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ README.md in this folder says what is measured and how to read it.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +22,7 @@ import torch
 
 import planq
 from harness.core.cuda import device_facts
-from harness.core.report import command, folder_of, software
+from harness.core.report import begun, keep
 from harness.core.turns import best_of, host_facts
 from harness.peers import gemma
 from planq.checkpoint import read_gguf
@@ -272,12 +270,9 @@ def record(
     """Everything, as JSON has it."""
     given = bench.given
     index = int(given.device.partition(":")[2] or 0)
+    machine = host_facts() if given.device == "host" else device_facts(index)
     return {
-        "format": 1,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": command(words),
-        "machine": host_facts() if given.device == "host" else device_facts(index),
-        "software": software() | {"transformers": gemma.release() or "none"},
+        **begun(words, machine, transformers=gemma.release() or "none"),
         "model": Path(given.model).name,
         "turns": given.turns,
         **({"note": given.note} if given.note else {}),
@@ -288,13 +283,6 @@ def record(
             "logits_cosine": cosine,
         },
     }
-
-
-def write(folder: Path, content: dict[str, Any]) -> None:
-    """The record, in the folder of its machine."""
-    file = folder / folder_of(content["machine"]["name"]) / "llm.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def numbers(text: str) -> list[int]:
@@ -339,7 +327,7 @@ def main(words: list[str]) -> int:
         print("\n".join(table([entry])), flush=True)
         entries.append(entry)
         if given.json:  # what there is, if a later part takes too long
-            write(given.json, record(bench, words, entries, cosine))
+            keep(given.json, "llm", record(bench, words, entries, cosine))
     print("\n".join(told_of(bench)))
     if cosine is not None:
         print(f"cosine of both logits behind a prompt: {cosine:.5f}")

@@ -9,9 +9,7 @@ README.md in this folder says how to read it.
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
-import json
 import re
 import sys
 import time
@@ -25,7 +23,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from harness.core.cuda import device_facts
-from harness.core.report import command, folder_of, software
+from harness.core.report import begun, keep
 from planq.checkpoint import read_gguf
 from planq.networks.gemma3 import Gemma3, Limits, Part
 
@@ -172,18 +170,12 @@ def main(words: Sequence[str]) -> int:
     print("\n".join(map(table, entries)))
     if given.json:
         machine = device_facts(int(given.device.partition(":")[2] or 0))
-        content = {
-            "format": 1,
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "command": command(list(words)),
-            "machine": machine,
-            "software": software(),
+        record = {
+            **begun(list(words), machine),
             "model": Path(given.model).name,
             "steps": entries,
         }
-        file = given.json / folder_of(machine["name"]) / "steps.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content, indent=1) + "\n")
+        keep(given.json, "steps", record)
     return 0
 
 

@@ -29,6 +29,7 @@ from planq.checkpoint.model_folders import (
     SUMMARY,
     ModelFolder,
     check_folder_target,
+    check_shards,
     digest_of,
     digests_of,
     json_text,
@@ -228,9 +229,7 @@ def compare_folder(
     job = job_from(text, target / SUMMARY, job)
     selection = read_selection(str(target / SUMMARY), summary.get("weights"))
     model = read_model_folder(source)
-    missing = [shard.name for shard in model.shards if not (target / shard.name).is_file()]
-    if missing:
-        raise CheckpointError(f"{target / missing[0]}: missing")
+    check_shards(model, target)
     files = tuple(
         compare_file(_part(job, selection, shard, target / shard.name), executor, progress)
         for shard in model.shards

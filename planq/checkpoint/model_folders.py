@@ -81,6 +81,17 @@ def read_model_folder(folder: Path) -> ModelFolder:
     return ModelFolder(folder, shards, entries, places, config, rest_of(folder, made))
 
 
+def check_shards(model: ModelFolder, target: Path) -> None:
+    """Refuses a folder without one of the files that it was made of.
+
+    Raises:
+        CheckpointError: One is missing.
+    """
+    for shard in model.shards:
+        if not (target / shard.name).is_file():
+            raise CheckpointError(f"{target / shard.name}: missing")
+
+
 def digests_of(files: Mapping[str, Path]) -> dict[str, str]:
     """Returns the SHA-256 of files, by their paths inside a folder; without ``planq.json``."""
     digests = {}

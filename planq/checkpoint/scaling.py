@@ -42,6 +42,7 @@ from planq.checkpoint.model_folders import (
     SUMMARY,
     ModelFolder,
     check_folder_target,
+    check_shards,
     digest_of,
     digests_of,
     json_text,
@@ -232,9 +233,7 @@ def compare_scaled(
     _check(job)
     made_by = _made_by(summary)
     model = read_model_folder(source)
-    missing = [shard.name for shard in model.shards if not (target / shard.name).is_file()]
-    if missing:
-        raise CheckpointError(f"{target / missing[0]}: missing")
+    check_shards(model, target)
     with ExitStack() as stack:
         run = _Run(job, model, stack, executor)
         groups = run.search(progress)

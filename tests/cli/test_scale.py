@@ -276,8 +276,9 @@ def test_the_search_finds_the_least_error(
         channels = sources(model, layers[0], x.shape[1])
         powers, first, least = reference([tensors[n] for n in layers], x, channels, scheme, search)
         assert group["powers"] == powers.tolist(), layers
-        assert group["relative_error_before"] == pytest.approx(first, rel=1e-4)
-        assert group["relative_error"] == pytest.approx(least, rel=1e-4)
+        # Errors are sums of numbers of 23 bits: see planq.checkpoint.awq.
+        assert group["relative_error_before"] == pytest.approx(first, rel=2e-6)
+        assert group["relative_error"] == pytest.approx(least, rel=2e-6)
 
 
 def output_error(kind: str, model: Any, folder: Path) -> float:
@@ -908,7 +909,8 @@ def test_the_example_takes_tokenizers_without_padding(tmp_path: Path, capsys: Ca
     alone = [example.recorded(body, [dict(fast(text, return_tensors="pt"))]) for text in texts]
     for name, rows in found.items():
         wanted = torch.cat([each[name] for each in alone]).numpy()
-        assert np.allclose(rows, wanted, rtol=1e-4, atol=1e-4), name
+        # torch adds in another order where texts are padded.
+        assert np.allclose(rows, wanted, rtol=1e-5, atol=2e-5), name
 
 
 def test_bytes_do_not_depend_on_what_multiplies_matrices(tmp_path: Path, capsys: Capture) -> None:

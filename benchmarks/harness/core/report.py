@@ -41,6 +41,30 @@ def folder_of(machine: str) -> str:
     return "-".join(word for word in words if not re.fullmatch(r"nvidia|\d+gb|hbm\w*", word))
 
 
+def begun(words: list[str], machine: dict[str, Any], **versions: str) -> dict[str, Any]:
+    """What every record begins with.
+
+    Args:
+        words: The arguments of the program.
+        machine: Its facts.
+        versions: Of peers, by their names.
+    """
+    return {
+        "format": 1,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": command(words),
+        "machine": machine,
+        "software": software() | versions,
+    }
+
+
+def keep(folder: Path, name: str, record: dict[str, Any]) -> None:
+    """Writes a record into the folder of its machine."""
+    file = folder / folder_of(record["machine"]["name"]) / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record, indent=1) + "\n")
+
+
 @dataclass(slots=True)
 class Record:
     """Everything that one case gave.
