@@ -28,7 +28,8 @@ struct Grid {
   std::int64_t blocks = 1;
   dim3 threads{1};
   int cluster = 1;
-  // The kernel waits by griddepcontrol for the one before it; only for kernels of one launch().
+  // The kernel may begin before the one before it on the stream has ended, whoever launched that:
+  // it waits for it by follow_previous(), or by wait_for_previous() if its own plan launched it.
   bool dependent = false;
   // All blocks run at the same time, so that they can wait for each other.
   bool cooperative = false;
@@ -190,6 +191,14 @@ __device__ __forceinline__ void wait_for_previous() {
 #if PLANQ_HAS_DEPENDENT_LAUNCHES
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+// Of the first kernel of a plan, before it reads or writes anything: what went before may be
+// another plan, which has written any of its operands. Lines may be fetched into L2 earlier
+// (prefetch_line), nothing else. The next kernel begins after this, so all that it finds is there,
+// except what this kernel writes.
+__device__ __forceinline__ void follow_previous() {
+  wait_for_previous();
+  let_dependents_start();
 }
 
 }  // namespace planq::cuda
