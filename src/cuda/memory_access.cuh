@@ -107,6 +107,10 @@ __device__ __forceinline__ void* dynamic_shared() {
 __device__ __forceinline__ void prefetch(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
+// And to the L1 cache of this block's multiprocessor.
+__device__ __forceinline__ void prefetch_near(const void* address) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
 
 // Loads a vector that is read once, with the hint to evict it first (.cs). `volatile` keeps the
 // compiler from moving the loads of a batch apart.

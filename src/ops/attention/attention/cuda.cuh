@@ -157,13 +157,17 @@ TileArgs tile_args(const Call& call, const CudaArgs& shared) {
   return args;
 }
 Status launch_check(const Call& call, const CheckArgs& args, Bound& bound) {
-  const cuda::Grid one = {.blocks = 1, .threads = dim3(kCheckThreads)};
+  const cuda::Grid one = {.blocks = 1,
+                          .threads = dim3(kCheckThreads),
+                          .dependent = has_dependent_launches(call.device.arch)};
   CheckArgs own = args;
   own.invalid = static_cast<int64_t*>(call.operands[kInvalid].data);
   return cuda::launch(check_sequences, one, own, bound);
 }
-Status launch_finish(const Fields& f, const CudaArgs& shared, Bound& bound) {
-  const cuda::Grid grid = {.blocks = rows_of(f), .threads = dim3(kRowThreads)};
+Status launch_finish(const Call& call, const CudaArgs& shared, Bound& bound) {
+  const cuda::Grid grid = {.blocks = rows_of(call.fields<Fields>()),
+                           .threads = dim3(kRowThreads),
+                           .dependent = has_dependent_launches(call.device.arch)};
   return cuda::launch(finish_rows, grid, shared, bound);
 }
 template <DType kCache, class Steps>
@@ -182,7 +186,7 @@ Status bind(const Call& call, Bound& bound) {
   PLANQ_TRY(launch_check(call, {.p = shared.p, .starts_are_right = room.starts_are_right}, bound));
   if (rows_of(f) == 0) return Status::success();
   PLANQ_TRY((launch_tiles<kCache, Steps>(call, tile_args(call, shared), bound)));
-  return split ? launch_finish(f, shared, bound) : Status::success();
+  return split ? launch_finish(call, shared, bound) : Status::success();
 }
 
 template <DType kCache, class Steps>

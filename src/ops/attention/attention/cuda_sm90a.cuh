@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -93,50 +94,118 @@ bool suits_few(const OperandView& cache, const Layout& p, const Side& side) {
   return cuda::has_whole_words(cache, side.columns * size, size, 16) &&
          most / kEight < cuda::kMaxIndex;
 }
+// What clusters have to do.
+int64_t few_work(const Fields& f, const Layout& p, bool split) {
+  return p.key_heads * (split ? p.batch * spans_of(f) : p.batch + 1);
+}
 template <DType kCache>
 bool uses_few(const Call& call, const Layout& p) {
   const Fields& f = call.fields<Fields>();
   const Operands& own = call.operands;
   return few_rows_of(f) > 0 && has_few_columns(f) && has_eights(own[kQuery], p.key.columns) &&
          suits_few(own[kKeyCache], p, p.key) && suits_few(own[kValueCache], p, p.value) &&
-         std::max(p.max_key, p.page_size) <= cuda::kMaxIndex;
+         std::max({p.max_key, p.page_size, p.pages, p.tokens}) <= cuda::kMaxIndex &&
+         few_work(f, p, splits(f)) <= cuda::kMaxIndex / kMostFewBlocks;
+}
+
+// Whether the kernel of few rows checks starts itself, if it is the only one.
+bool checks_few(const Call& call, const Layout& p) {
+  return rows_of(call.fields<Fields>()) > 0 && p.batch < kFewThreads &&
+         !call.operands[kInvalid].data;
 }
 
 template <int kRows_, int kColumnTiles_>
 struct FewShape {
   static constexpr int kRows = kRows_, kColumnTiles = kColumnTiles_;
 };
+// Calls use(FewShape) for rows, and for columns of the values that a block has.
 template <int kRows, DType kCache, class Use>
-Status by_few_columns(const Fields& f, const Use& use) {
+Status by_few_columns(int64_t columns, const Use& use) {
   if constexpr (!is_code(kCache)) {
-    if (f.value_dim <= 64) return use(FewShape<kRows, 1>{});
-    if (f.value_dim <= 128) return use(FewShape<kRows, 2>{});
+    if (columns <= 64) return use(FewShape<kRows, 1>{});
+    if (columns <= 128) return use(FewShape<kRows, 2>{});
   }
   return use(FewShape<kRows, 4>{});
 }
 template <DType kCache, class Use>
-Status by_few(const Fields& f, int rows, const Use& use) {
-  if (rows == 4) return by_few_columns<4, kCache>(f, use);
-  if (rows == 8) return by_few_columns<8, kCache>(f, use);
-  return by_few_columns<16, kCache>(f, use);
+Status by_few(int rows, int64_t columns, const Use& use) {
+  if (rows == 4) return by_few_columns<4, kCache>(columns, use);
+  if (rows == 8) return by_few_columns<8, kCache>(columns, use);
+  return by_few_columns<16, kCache>(columns, use);
 }
 int few_shared_bytes(int rows, int64_t columns, int64_t value_columns, DType cache, bool measured) {
   return FewMemory<Element>(nullptr, rows, static_cast<int>(columns),
                             static_cast<int>(value_columns), bits_of(cache) / 8, measured)
       .bytes;
 }
-template <DType kCache>
-Status launch_few(const Call& call, TileArgs args, Bound& bound) {
-  const Fields& f = call.fields<Fields>();
+// Columns of the values that each of so many blocks has.
+int columns_of_blocks(int64_t columns, int blocks, DType cache) {
+  const int tile = is_code(cache) ? 32 : 8;
+  return static_cast<int>(cuda::ceil_div(columns, blocks * tile)) * tile;
+}
+// The blocks of a cluster: as many as the multiprocessors have room for, and columns.
+int few_blocks(const Layout& p, int64_t work, DType cache, const Device& device) {
+  const auto suits = [&](int blocks) {
+    return work * blocks <= device.multiprocessors &&
+           columns_of_blocks(p.value.columns, blocks, cache) * (blocks - 1) < p.value.columns;
+  };
+  int blocks = kMostFewBlocks;
+  while (blocks > 1 && !suits(blocks)) blocks /= 2;
+  return blocks;
+}
+// `columns`: that a block has.
+FewSide few_side(const Side& side, int64_t columns, DType cache) {
+  const auto eights = [](int64_t stride) { return static_cast<int>(stride / kEight); };
+  FewSide few;
+  few.data = side.data;
+  few.page = eights(side.page);
+  few.place = eights(side.place);
+  few.head = eights(side.head);
+  few.columns = static_cast<int>(side.columns);
+  const int units = static_cast<int>(columns * bits_of(cache) / 8 / 16);
+  few.units = cuda::Divider(static_cast<std::uint32_t>(units));
+  few.rows = kMultiplyThreads / units;
+  few.more = kMultiplyThreads % units;
+  return few;
+}
+FewArgs few_args(const Fields& f, const TileArgs& args, int blocks) {
   const Layout& p = args.p;
-  args.count = p.key_heads * (args.states ? p.batch * args.spans : p.batch + 1);
-  return by_few<kCache>(f, few_rows_of(f), [&](auto shape) {
+  const auto divider = [](int64_t d) {
+    return cuda::Divider(static_cast<std::uint32_t>(std::max<int64_t>(d, 1)));
+  };
+  FewArgs few(args);
+  few.block_shift = std::countr_zero(static_cast<unsigned>(blocks));
+  few.block_columns = columns_of_blocks(p.value.columns, blocks, f.cache_dtype);
+  few.key = few_side(p.key, p.key.columns, f.cache_dtype);
+  few.value = few_side(p.value, few.block_columns, f.cache_dtype);
+  few.group = divider(p.group());
+  few.of_key_heads = divider(p.key_heads);
+  few.of_spans = divider(args.spans);
+  few.of_page = divider(p.page_size);
+  few.batch = static_cast<int>(p.batch);
+  few.most_tokens = static_cast<int>(std::min(p.max_query, cuda::kMaxIndex));
+  few.most_keys = static_cast<int>(p.max_key);
+  few.pages = static_cast<int>(p.pages);
+  few.window = static_cast<int>(std::min(p.window, cuda::kMaxIndex));
+  return few;
+}
+// `found_right`: where the kernel is to say whether starts are right; null: it is told.
+template <DType kCache>
+Status launch_few(const Call& call, const TileArgs& tile, std::int32_t* found_right, Bound& bound) {
+  const Fields& f = call.fields<Fields>();
+  const int64_t work = few_work(f, tile.p, tile.states != nullptr);
+  const int blocks = few_blocks(tile.p, work, kCache, call.device);
+  FewArgs args = few_args(f, tile, blocks);
+  args.found_right = found_right;
+  return by_few<kCache>(few_rows_of(f), args.block_columns, [&](auto shape) {
     using Shape = decltype(shape);
-    const cuda::Grid grid = {.blocks = std::min(args.count, cuda::kMaxIndex),
-                             .threads = dim3(kFewThreads),
-                             .dependent = true,
-                             .shared_bytes = few_shared_bytes(Shape::kRows, p.key.columns,
-                                                              p.value.columns, kCache, p.measured)};
+    const cuda::Grid grid = {
+        .blocks = work * blocks,
+        .threads = dim3(kFewThreads),
+        .cluster = blocks,
+        .dependent = true,
+        .shared_bytes = few_shared_bytes(Shape::kRows, args.key.columns, args.block_columns, kCache,
+                                         args.p.measured)};
     return cuda::launch(attend_few<Element, kCache, Shape::kRows, Shape::kColumnTiles>, grid, args,
                         bound);
   });
@@ -240,9 +309,10 @@ Status prepare_fast(const Descriptor& descriptor, const Device& device, State& s
     return cuda::preload(attend_few<Element, kCache, Shape::kRows, Shape::kColumnTiles>,
                          std::min(most, room));
   };
-  if (has_few_columns(f)) {
-    for (const int rows : {4, 8, 16}) PLANQ_TRY(by_few<kCache>(f, rows, load));
-  }
+  if (has_few_columns(f))
+    for (const int rows : {4, 8, 16})
+      for (int blocks = 1; blocks <= kMostFewBlocks; blocks *= 2)
+        PLANQ_TRY(by_few<kCache>(rows, columns_of_blocks(f.value_dim, blocks, kCache), load));
   if constexpr (kCache == cuda::kElement) {
     if (!may_be_wide<kCache>(f)) return Status::success();
     return by_columns(f, [](auto columns, auto capped) {
@@ -271,20 +341,25 @@ Status bind_fast(const Call& call, Bound& bound) {
   args.fills = !few;
   WideArgs wide{args};
   const bool is_wide = tiles > 0 && complete(call, room.left, wide);
-  PLANQ_TRY(launch_check(call,
-                         {.p = shared.p,
-                          .starts_are_right = room.starts_are_right,
-                          .left = room.left,
-                          .left_count = is_wide ? tiles : 0},
-                         bound));
-  if (rows_of(f) == 0) return Status::success();
+  const bool alone = few && !is_wide && most_rows(f) <= args.others;
+  const bool checks = alone && checks_few(call, shared.p);
+  if (!checks) {
+    PLANQ_TRY(launch_check(call,
+                           {.p = shared.p,
+                            .starts_are_right = room.starts_are_right,
+                            .left = room.left,
+                            .left_count = is_wide ? tiles : 0},
+                           bound));
+    if (rows_of(f) == 0) return Status::success();
+  }
   if (is_wide) {
     PLANQ_TRY(launch_wide(call, wide, bound));
-  } else if (!few || most_rows(f) > args.others) {
+  } else if (!alone) {
     PLANQ_TRY((launch_tiles<kCache, TensorCoreSteps>(call, args, bound)));
   }
-  if (few) PLANQ_TRY(launch_few<kCache>(call, args, bound));
-  return split ? launch_finish(f, shared, bound) : Status::success();
+  if (few)
+    PLANQ_TRY(launch_few<kCache>(call, args, checks ? room.starts_are_right : nullptr, bound));
+  return split ? launch_finish(call, shared, bound) : Status::success();
 }
 
 template <DType kCache>

@@ -102,7 +102,7 @@ __device__ __forceinline__ int64_t invalid_tokens(const Layout& p, int64_t seque
 __global__ void __launch_bounds__(kCheckThreads)
     check_sequences(const __grid_constant__ CheckArgs args) {
   __shared__ unsigned long long count;
-  cuda::let_dependents_start();
+  cuda::follow_previous();
   if (threadIdx.x == 0) count = 0;
   for (int64_t i = threadIdx.x; i < args.left_count; i += kCheckThreads) args.left[i] = 0;
   const bool right = starts_are_right(args.p);
@@ -163,6 +163,7 @@ __device__ __forceinline__ void finish_row(const CudaArgs& args, int64_t token, 
 }
 
 __global__ void __launch_bounds__(kRowThreads) finish_rows(const __grid_constant__ CudaArgs args) {
+  cuda::follow_previous();
 #pragma unroll 1
   for (int64_t row = blockIdx.x; row < args.p.tokens * args.p.heads; row += gridDim.x)
     finish_row(args, row / args.p.heads, row % args.p.heads);

@@ -649,11 +649,15 @@ __device__ __forceinline__ void fill_tokens(const TileArgs& args, bool right, in
   for (int64_t token = p.query_start[p.batch] + first; token < p.tokens; token += step)
     fill_token(args, token, key_head, lost);
 }
-// The same for all tokens, and those whose sequence is lost.
-__device__ __forceinline__ void fill_rest(const TileArgs& args, bool right, int64_t key_head) {
+// The same for all tokens, and those whose sequence is lost. Not inlined: few launches have such.
+__device__ __noinline__ void fill_rest(const TileArgs& args, bool right, int64_t key_head) {
   const Layout& p = args.p;
   fill_tokens(args, right, 0, 1, key_head);
   if (!right) return;
+  bool lost = false;
+  for (int64_t i = threadIdx.x; i < p.batch; i += blockDim.x)
+    lost = lost || args.is_lost(i, key_head);
+  if (!__syncthreads_or(lost)) return;
   for (int64_t i = 0; i < p.batch; ++i)
     if (args.is_lost(i, key_head))
       for (int64_t token = p.query_start[i]; token < p.query_start[i + 1]; ++token)
