@@ -146,7 +146,7 @@ int columns_of_blocks(int64_t columns, int blocks, DType cache) {
 // The blocks of a cluster: as many as the multiprocessors have room for, and columns.
 int few_blocks(const Layout& p, int64_t work, DType cache, const Device& device) {
   const auto suits = [&](int blocks) {
-    return work * blocks <= device.multiprocessors &&
+    return has_clusters(device.arch) && work * blocks <= device.multiprocessors &&
            columns_of_blocks(p.value.columns, blocks, cache) * (blocks - 1) < p.value.columns;
   };
   int blocks = kMostFewBlocks;

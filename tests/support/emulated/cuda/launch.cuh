@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "core/architectures.h"
 #include "core/bound.h"
 #include "core/registry.h"
 #include "cuda/memory_access.cuh"
@@ -56,6 +57,7 @@ inline Status clear(void* data, std::size_t bytes, Bound&) {
 }
 
 inline void let_dependents_start() {}
+inline void follow_previous() {}
 
 }  // namespace planq::cuda
 

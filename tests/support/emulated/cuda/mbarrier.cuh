@@ -1,7 +1,10 @@
 // In the place of src/cuda/mbarrier.cuh.
 #pragma once
 
+#include <cstdlib>
+
 #include "block.h"
+#include "cuda/memory_access.cuh"
 
 namespace planq::cuda {
 
@@ -24,6 +27,7 @@ class Barrier {
     end_phase();
   }
   bool has_ended(int parity) const { return parity_ != parity; }
+  std::uint32_t address() const { return 0; }
   void wait(int parity) const {
     while (!has_ended(parity)) emulated::Block::current().give_way();
   }
@@ -40,6 +44,18 @@ class Barrier {
 };
 inline bool is_elected() { return emulated::Block::current().lane() == 0; }
 inline void publish_barriers() {}
+
+// A cluster has one block.
+inline int cluster_rank() { return 0; }
+inline void cluster_arrive_unordered() {}
+inline void cluster_wait() {}
+inline void cluster_barrier_unordered() {}
+inline std::uint32_t shared_address(const void*) { return 0; }
+inline std::uint32_t address_in_block(std::uint32_t address, int) { return address; }
+inline void send_pair(std::uint32_t, float2, std::uint32_t) { std::abort(); }
+
+inline std::int32_t warp_max(std::int32_t key) { return __reduce_max_sync(kAllLanes, key); }
+
 inline void named_barrier_wait(int name, int threads) {
   emulated::Block::current().wait_for_named(static_cast<unsigned>(name),
                                             static_cast<unsigned>(threads));

@@ -164,9 +164,9 @@ T __shfl_down_sync(unsigned lanes, T value, int by) {
   return __shfl_sync(lanes, value, own + by < 32 ? own + by : own);
 }
 template <class T>
-T __shfl_up_sync(unsigned lanes, T value, int by) {
+T __shfl_up_sync(unsigned lanes, T value, int by, int width = 32) {
   const int own = static_cast<int>(emulated::Block::current().lane());
-  return __shfl_sync(lanes, value, own >= by ? own - by : own);
+  return __shfl_sync(lanes, value, own % width >= by ? own - by : own);
 }
 template <class T>
 T __reduce_max_sync(unsigned, T value) {
@@ -246,6 +246,7 @@ int misalignment(const void* address) {
 }
 inline uint4 load_past_l1(const void* address) { return *static_cast<const uint4*>(address); }
 inline void prefetch(const void*) {}
+inline void prefetch_near(const void*) {}
 inline uint4 load_once(const void* address) {
   if (!aligned_to(address, kVectorBytes)) std::abort();
   uint4 vector;
