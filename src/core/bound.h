@@ -21,8 +21,11 @@ class Bound {
   // Launches what is added at once.
   explicit Bound(const Stream& stream) : stream_(&stream) {}
 
-  // The stream that steps are launched on as they are added; null: they are kept.
-  const Stream* now() const { return stream_; }
+  // The stream that the caller launches its next step on at once; null: it leaves that to add().
+  const Stream* now() {
+    has_steps_ = has_steps_ || stream_ != nullptr;
+    return stream_;
+  }
 
   // Which body runs: the selected one, unless its bind leaves the call to another of the SKU.
   void name_body(std::string_view body) { body_ = body; }
@@ -36,17 +39,18 @@ class Bound {
     return status;
   }
 
-  // From here on each step has others of this bound before it. A step that waits for them in its
-  // kernel may be launched to begin before they have ended.
-  void follow() { follows_ = true; }
+  // From here on each step waits in its kernel for those that this bound has before it, if it has
+  // any. Before it waits it may read what none of them writes: they in turn have waited for all
+  // that was launched before this bound.
+  void follow() { follows_ = has_steps_; }
   bool follows() const { return follows_; }
 
   // A step has `Status launch(const Stream&) const`. What it refers to, beside itself, is the
   // plan's or the caller's memory.
   template <class Step>
   Status add(const Step& step) {
-    if (stream_) return step.launch(*stream_);
-    steps_.push_back(std::make_unique<Kept<Step>>(step));
+    if (const Stream* stream = now()) return step.launch(*stream);
+    keep(std::make_unique<Kept<Step>>(step));
     return Status::success();
   }
 
@@ -56,12 +60,13 @@ class Bound {
   Status add_or(const Step& step, const Fill& fill) {
     if (stream_) {
       const Status status = step.launch(*stream_);
-      return status.refused() ? fill(*this) : status;
+      if (status.refused()) return fill(*this);
+      has_steps_ = true;
+      return status;
     }
     auto otherwise = std::make_unique<Bound>();
     const Status status = fill(*otherwise);
-    steps_.push_back(
-        std::make_unique<Kept<Either<Step>>>(Either<Step>{step, std::move(otherwise)}));
+    keep(std::make_unique<Kept<Either<Step>>>(Either<Step>{step, std::move(otherwise)}));
     return status;
   }
 
@@ -93,9 +98,14 @@ class Bound {
     }
   };
 
+  void keep(std::unique_ptr<AnyStep> step) {
+    steps_.push_back(std::move(step));
+    has_steps_ = true;
+  }
+
   const Stream* stream_ = nullptr;
   std::string_view body_;  // the program's
-  bool follows_ = false;
+  bool has_steps_ = false, follows_ = false;
   std::vector<std::unique_ptr<AnyStep>> steps_;
 };
 

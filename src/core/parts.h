@@ -82,7 +82,7 @@ class Parts {
   const Operator& op(std::size_t part) const { return *plans_[part].descriptor.op; }
   // For the extents that the whole's descriptor has in this call.
   std::size_t workspace(const Descriptor& whole) const;
-  // Adds the launches of one part, which follow those of the parts before it.
+  // Adds the launches of one part, which follow those of the parts before it, if these have any.
   Status bind(std::size_t part, const Descriptor& whole, Operands operands, Workspace workspace,
               Bound& bound) const;
 
