@@ -51,8 +51,8 @@ inline constexpr auto kOperands =
                        linear::bias_line(),
                        linear::residual_line()});
 
-// What the kernels of codes compute. Of the weights, a row's stride counts bytes; a row of the
-// input has a scale for every kGroup codes, side by side.
+// What kernels compute. Of the weights, a row's stride counts bytes; a row of codes has a scale for
+// every kGroup of them, side by side.
 inline linear::Gemm gemm_of(const Call& call) {
   const Fields& f = call.fields<Fields>();
   const Operands& operands = call.operands;
@@ -61,7 +61,7 @@ inline linear::Gemm gemm_of(const Call& call) {
       {.input = &operands[kInput],
        .weight = &operands[kWeight],
        .output = &operands[kOutput],
-       .input_scale = &operands[kInputScale],
+       .input_scale = f.input_dtype == DType::Int8 ? &operands[kInputScale] : nullptr,
        .bias = f.bias_dtype == DType::Unset ? nullptr : &operands[kBias],
        .residual = f.residual_dtype == DType::Unset ? nullptr : &operands[kResidual]});
 }

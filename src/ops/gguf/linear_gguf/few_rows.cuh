@@ -298,6 +298,7 @@ __device__ __forceinline__ void multiply_share(const FewRowsArgs& args,
         Part(args, (args.shape.tiles + Tile::kTiles - 1) / Tile::kTiles, args.shape.spans, warp);
   }
   __syncwarp();
+  if (!args.follows) cuda::follow_previous();
   const Share& share = own_shares[warp];
   const Part& part = own_parts[warp];
   Copies<Tile> copies(
@@ -311,7 +312,7 @@ __device__ __forceinline__ void multiply_share(const FewRowsArgs& args,
     }
     moved.find(args.gemm, args.first_gemm + blockIdx.x / args.blocks);
   }
-  if (args.waits) cuda::wait_for_previous();
+  if (args.follows) cuda::wait_for_previous();
   __syncthreads();
   Items<Tile> items(args, share, part, moved, warp, shared);
   Rounds<Tile>(args, share, moved, warp, barriers.rounds, shared).compute(items, copies);

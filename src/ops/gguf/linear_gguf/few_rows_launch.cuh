@@ -1,5 +1,4 @@
-// From a gemm of codes and blocks to the launch of the kernel in few_rows.cuh, or of the one for
-// small weights.
+// From a gemm of codes and blocks to the launch of the kernel in few_rows.cuh.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +7,7 @@
 #include "core/architectures.h"
 #include "ops/gguf/linear_gguf/few_rows.cuh"
 #include "ops/gguf/linear_gguf/launch.h"
-#include "ops/gguf/linear_gguf/small_weights.cuh"
-#include "ops/linear/sm80/operands.h"
+#include "ops/gguf/linear_gguf/vectors.h"
 
 namespace planq::linear_gguf {
 
@@ -77,12 +75,8 @@ FewRowsArgs few_rows_args(const Gemm& gemm, const Device& device, int pitch) {
   args.whole_spans = args.spans - (args.last_bytes == Tile::kSpanBytes ? 0 : 1);
   args.whole_tiles = static_cast<std::int32_t>(gemm.n / Tile::kWeights);
   args.has_small_stride = std::abs(gemm.weight.row_stride) <= int64_t{1} << 26;
-  using linear::moves_aligned;
-  args.has_input_vectors = gemm.input.row_stride % 16 == 0 &&
-                           moves_aligned(gemm, linear::kMovedInput, gemm.input.data, 16, 2);
-  const int bytes = storage_bytes(gemm.output_dtype), vector = std::min(4 * bytes, 16);
-  args.stores_vectors = gemm.output_row * bytes % vector == 0 &&
-                        moves_aligned(gemm, linear::kMovedOutput, gemm.output, vector, 2 * bytes);
+  args.has_input_vectors = has_input_vectors(gemm);
+  args.stores_vectors = stores_vectors(gemm);
   return args;
 }
 
@@ -116,7 +110,7 @@ bool box_args(const Gemm& gemm, const Device& device, BoxedFewRowsArgs& boxed) {
 template <class Args>
 Status launch_few_rows_args(void (*kernel)(Args), Args& all, FewRowsArgs& args,
                             const Device& device, Bound& bound) {
-  args.waits = bound.follows();
+  args.follows = bound.follows();
   const int64_t gemms = args.gemm.batch.size();
   const int64_t most = std::max<int64_t>((int64_t{1} << 30) / args.blocks, 1);
   for (int64_t first = 0; first < gemms; first += most) {
@@ -124,7 +118,7 @@ Status launch_few_rows_args(void (*kernel)(Args), Args& all, FewRowsArgs& args,
     cuda::Grid grid;
     grid.blocks = std::min(most, gemms - first) * args.blocks;
     grid.threads = dim3(static_cast<unsigned>(cuda::kWarp << args.shape.warp_shift));
-    grid.dependent = args.waits && has_dependent_launches(device.arch);
+    grid.dependent = has_dependent_launches(device.arch);
     grid.shared_bytes = args.shape.bytes;
     PLANQ_TRY(cuda::launch(kernel, grid, all, bound));
   }
@@ -151,23 +145,18 @@ Status preload_some_rows(const Device& device) {
 
 template <class B>
 Status preload_few_rows(const Device& device) {
-  if constexpr (!Fragments<B>::kGeneric) PLANQ_TRY(preload_small_weight<B>());
   PLANQ_TRY((preload_some_rows<B, 1>(device)));
   return preload_some_rows<B, 8>(device);
 }
 template <class B>
 Status launch_few_rows(const Gemm& gemm, const Device& device, Bound& bound) {
   if (gemm.empty()) return Status::success();
-  if constexpr (!Fragments<B>::kGeneric)
-    if (takes_small_weight<B>(gemm)) return launch_small_weight<B>(gemm, device, bound);
   return gemm.m == 1 ? launch_some_rows<B, 1>(gemm, device, bound)
                      : launch_some_rows<B, 8>(gemm, device, bound);
 }
 
-#define PLANQ_FEW_ROWS(type)                                                               \
-  template Status preload_few_rows<gguf::Block<GgufType::type>>(const Device&);            \
-  template Status launch_few_rows<gguf::Block<GgufType::type>>(const Gemm&, const Device&, \
-                                                               Bound&);                    \
-  template bool takes_small_weight<gguf::Block<GgufType::type>>(const Gemm&)
+#define PLANQ_FEW_ROWS(type)                                                    \
+  template Status preload_few_rows<gguf::Block<GgufType::type>>(const Device&); \
+  template Status launch_few_rows<gguf::Block<GgufType::type>>(const Gemm&, const Device&, Bound&)
 
 }  // namespace planq::linear_gguf

@@ -37,7 +37,7 @@ struct FewRowsArgs {
   bool has_small_stride = false;   // 16 rows of the weight are within 2^30 bytes
   bool has_input_vectors = false;  // rows of the input are aligned vectors
   bool stores_vectors = false;     // four neighbouring outputs are an aligned vector
-  bool waits = false;              // the input is written by the kernel before
+  bool follows = false;            // a kernel of the same plan is before this one
 };
 
 // --- What a block does ---------------------------------------------------------------------------

@@ -14,13 +14,9 @@ Status preload_few_rows(const Device& device);
 template <class B>
 Status preload_many_rows(const Device& device);
 
-// For few rows of the input, or a small weight; takes any number.
+// For few rows of the input; takes any number.
 template <class B>
 Status launch_few_rows(const linear::Gemm& gemm, const Device& device, Bound& bound);
-
-// Whether launch_few_rows() has a kernel for the weight that is faster than that of many rows, too.
-template <class B>
-bool takes_small_weight(const linear::Gemm& gemm);
 
 // For many rows of the input.
 template <class B>

@@ -1,41 +1,118 @@
-// linear_gguf of weights that are so small that it is the latency that counts, not the bytes. A
-// warp has a row of the weight, which it copies to shared memory whole. A lane has a group of 32
-// elements of it, so four spans at a time, and multiplies their codes by dp4a with those of one row
-// of the input, or of eight. Then a chain is put together from the sub-blocks of a span, one after
-// the other: of one row by all lanes of the span, of eight by one lane for each row and span.
+// Products with weights that are so small that it is the latency that counts, not the bytes: all
+// that have one input are one launch. A warp has a row of a weight, which it copies to shared
+// memory whole. A lane has a group of 32 elements of it, so four spans at a time, and multiplies
+// their codes by dp4a with those of one row of the input, or of eight. Then a chain is put together
+// from the sub-blocks of a span, one after the other: of one row by all lanes of the span, of eight
+// by one lane for each row and span.
+//
+// One row of floats becomes codes in the kernel: a block makes all of them, in shared memory, with
+// the bits of dynamic_range_quantize.
 //
 // Factors, their order and all roundings are those of few_rows_item.cuh.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <utility>
 
 #include "core/architectures.h"
 #include "cuda/launch.cuh"
 #include "cuda/memory_access.cuh"
+#include "ops/affine/row_codes.cuh"
 #include "ops/gguf/linear_gguf/chains.cuh"
-#include "ops/gguf/linear_gguf/launch.h"
-#include "ops/linear/sm80/operands.h"
+#include "ops/gguf/linear_gguf/vectors.h"
+#include "ops/gguf/products/product.h"
 
 namespace planq::linear_gguf {
 
 inline constexpr int kSmallWarps = 8;  // and so many rows of the weight, of a block
+inline constexpr int kSmallThreads = kSmallWarps * cuda::kWarp;
 // Beyond these few_rows.cuh and tiles.cuh are faster.
 inline constexpr int64_t kMostSmallRows = 64, kMostSmallBytes = int64_t{4} << 20;
-// Of shared memory: a block of every GPU has as much.
+// Of shared memory, beside what a block has of it for other variables.
 inline constexpr int kMostSmallShared = 96 << 10;
+#define PLANQ_BLOCK_SHARED(arch, multiprocessors, threads, shared, ...) shared,
+static_assert(std::ranges::min({PLANQ_GPU_ARCHITECTURES(PLANQ_BLOCK_SHARED)}) >=
+                  kMostSmallShared + 1024,
+              "a block of every GPU has as much");
+#undef PLANQ_BLOCK_SHARED
 // Rows of the input that a block has, by eight: what is unpacked of the weight serves all of them.
 inline constexpr int kSmallBlockRows = 16;
 
-struct SmallWeightArgs {
-  Gemm gemm;
+// What a weight has of its own. Blocks of a launch are numbered weight after weight.
+struct SmallWeight {
+  const std::uint8_t* data = nullptr;
+  int64_t row_stride = 0;  // in bytes
+  std::uint8_t* output = nullptr;
+  const void *bias = nullptr, *residual = nullptr;
+  std::int32_t rows = 0, row_bytes = 0;
+  GgufType type = GgufType::Q8_0;
+  bool stores_vectors = false;  // four neighbouring outputs are an aligned vector
+};
+
+struct SmallWeightsArgs {
+  Gemm gemm;  // of one of the weights
+  SmallWeight weights[gguf::kMostProducts];
+  // Of each weight; behind the last, what is no block's number.
+  std::uint32_t first_blocks[gguf::kMostProducts];
   std::uint32_t blocks = 0;  // of the same rows of the input
   std::int32_t groups = 0;   // of a row
-  std::int32_t row_bytes = 0, pitch = 0;
+  // Of shared memory: codes and scales of floats; of each warp, what it exchanges, and its row.
+  std::int32_t input_bytes = 0, exchange_bytes = 0, pitch = 0;
   bool has_input_vectors = false;  // rows of the input are aligned vectors
-  bool stores_vectors = false;     // four neighbouring outputs are an aligned vector
-  bool waits = false;              // the input is written by the kernel before
+  bool follows = false;            // a kernel of the same plan is before this one
 };
+static_assert(sizeof(SmallWeightsArgs) <= 4096, "arguments of a kernel");
+
+// Calls use(Block<type>{}) for a type that the kernel has.
+template <class Use>
+PLANQ_HD auto with_small_block(GgufType type, const Use& use) {
+  switch (type) {
+    case GgufType::Q4_0:
+      return use(gguf::Block<GgufType::Q4_0>{});
+    case GgufType::Q4_1:
+      return use(gguf::Block<GgufType::Q4_1>{});
+    case GgufType::Q5_0:
+      return use(gguf::Block<GgufType::Q5_0>{});
+    case GgufType::Q5_1:
+      return use(gguf::Block<GgufType::Q5_1>{});
+    case GgufType::Q4_K:
+      return use(gguf::Block<GgufType::Q4_K>{});
+    case GgufType::Q5_K:
+      return use(gguf::Block<GgufType::Q5_K>{});
+    case GgufType::Q6_K:
+      return use(gguf::Block<GgufType::Q6_K>{});
+    default:
+      return use(gguf::Block<GgufType::Q8_0>{});
+  }
+}
+// Whether it has: those whose codes are not made one by one.
+constexpr bool is_small_type(GgufType type) {
+  switch (type) {
+    case GgufType::Q4_0:
+    case GgufType::Q4_1:
+    case GgufType::Q5_0:
+    case GgufType::Q5_1:
+    case GgufType::Q8_0:
+    case GgufType::Q4_K:
+    case GgufType::Q5_K:
+    case GgufType::Q6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <int... kTypes>
+constexpr bool small_types_have_fragments(std::integer_sequence<int, kTypes...>) {
+  return ((is_small_type(GgufType{kTypes}) != Fragments<gguf::Block<GgufType{kTypes}>>::kGeneric) &&
+          ...);
+}
+static_assert(small_types_have_fragments(
+    std::make_integer_sequence<int, static_cast<int>(kNames<GgufType>.size())>{}));
 
 // Four products of codes, of the weight and of the input, onto a sum.
 template <bool kUnsigned>
@@ -53,30 +130,170 @@ __device__ __forceinline__ int dot_of_words(std::uint32_t weight, std::uint32_t 
   }
 }
 
-// A lane's group of a row of the input: zeros where the row has no such group.
+// --- The input -----------------------------------------------------------------------------------
+
+// How one row of floats becomes codes: as gguf::prepare_parts() asks of dynamic_range_quantize.
+PLANQ_HD math::AffineSpec<float> input_spec() {
+  return {.q_min = -127,
+          .q_max = 127,
+          .steps = 254,
+          .q_low = -127,
+          .q_high = 127,
+          .output_dtype = DType::Int8,
+          .scale_dtype = DType::Float32,
+          .mode = Mode::Symmetric,
+          .quotient = Quotient::Ratio,
+          .nonfinite = NonFinite::Propagate,
+          .include_zero = true,
+          .convention = Convention::Planq,
+          .scale_ub = std::numeric_limits<float>::quiet_NaN()};
+}
+
+// A row's codes in shared memory, and behind them its scales.
+struct InputCodes {
+  std::uint8_t* codes;
+  float* scales;
+
+  __device__ __forceinline__ explicit InputCodes(const SmallWeightsArgs& args)
+      : codes(static_cast<std::uint8_t*>(cuda::dynamic_shared())),
+        scales(reinterpret_cast<float*>(codes + args.groups * kGroup)) {}
+};
+
+template <class T>
+__device__ __forceinline__ uint4 input_vector(const T* from, bool is_aligned) {
+  if (is_aligned) return *reinterpret_cast<const uint4*>(from);
+  T each[cuda::kPerVector<T>];
+#pragma unroll
+  for (int i = 0; i < cuda::kPerVector<T>; ++i) each[i] = from[i];
+  uint4 vector;
+  memcpy(&vector, each, sizeof vector);
+  return vector;
+}
+
+// The codes of a vector of a group whose numbers are not ordinary.
+template <class T>
+__device__ __noinline__ cuda::Word<cuda::kPerVector<T>> rare_codes(
+    uint4 v, math::SegmentParameters<float> own) {
+  return affine::slow_codes<T, affine::Codes::Byte>(v, input_spec(), own, false,
+                                                    NibbleOrder::LowFirst);
+}
+
+// Makes codes of the row. Lanes that have the vectors of a group are neighbours.
+template <class T>
+__device__ __forceinline__ void write_codes(const SmallWeightsArgs& args, const InputCodes& to) {
+  using affine::Codes;
+  constexpr int kCount = cuda::kPerVector<T>, kLanes = kGroup / kCount;
+  const math::AffineSpec<float> spec = input_spec();
+  const auto* const input = reinterpret_cast<const T*>(args.gemm.input.data);
+  const int vectors = args.groups * kLanes;
+#pragma unroll 1
+  for (int first = own_warp() * cuda::kWarp; first < vectors; first += kSmallThreads) {
+    const int own = first + own_lane();
+    const bool exists = own < vectors;
+    const uint4 v = exists ? input_vector(input + own * kCount, args.has_input_vectors)
+                           : make_uint4(0, 0, 0, 0);
+    const auto parameters = affine::group_parameters<T>(spec, kGroup, v, exists);
+    if (!exists) continue;
+    // No quotient is beyond the bounds.
+    const auto word =
+        parameters.fast
+            ? affine::encode<T, Codes::Byte, false, false, affine::Bounds::None>(
+                  v, affine::Numbers<float>(parameters.own, spec), spec, NibbleOrder::LowFirst)
+            : rare_codes<T>(v, parameters.own);
+    *reinterpret_cast<cuda::Word<kCount>*>(to.codes + own * kCount) = word;
+    if (own % kLanes == 0) to.scales[own / kLanes] = parameters.own.scale;
+  }
+}
+__device__ __forceinline__ void write_codes(const SmallWeightsArgs& args) {
+  const InputCodes to(args);
+  if (args.gemm.input.dtype == DType::Float32)
+    write_codes<float>(args, to);
+  else if (args.gemm.input.dtype == DType::Float16)
+    write_codes<math::Half>(args, to);
+  else
+    write_codes<math::Bfloat16>(args, to);
+  __syncthreads();
+}
+
+// A lane's group of a row of the input: zeros where the row has no such group. kFloats: of the row
+// that was made codes.
+template <bool kFloats>
 struct InputGroup {
   std::uint32_t words[kGroup / 4] = {};
   float scale = 0;
 
-  __device__ __forceinline__ InputGroup(const SmallWeightArgs& args, int64_t row, int group) {
+  InputGroup() = default;
+  __device__ __forceinline__ InputGroup(const SmallWeightsArgs& args, int64_t row, int group) {
     if (group >= args.groups) return;
-    const Gemm& gemm = args.gemm;
-    const std::uint8_t* const from =
-        gemm.input.data + row * gemm.input.row_stride + int64_t{group} * kGroup;
-    scale = static_cast<const float*>(
-        gemm.epilogue.input_scale)[row * gemm.epilogue.input_scale_row + group];
-#pragma unroll
-    for (int i = 0; i < kGroup / 4; i += 4) {
-      if (args.has_input_vectors) {
-        const uint4 four = *reinterpret_cast<const uint4*>(from + i * 4);
-        words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
-      } else {
-#pragma unroll
-        for (int e = 0; e < 16; ++e)
-          words[i + e / 4] |= std::uint32_t{from[i * 4 + e]} << e % 4 * 8;
-      }
+    if constexpr (kFloats) {
+      const InputCodes from(args);
+      scale = from.scales[group];
+      load_vectors(from.codes + group * kGroup);
+    } else {
+      const Gemm& gemm = args.gemm;
+      const std::uint8_t* const from =
+          gemm.input.data + row * gemm.input.row_stride + int64_t{group} * kGroup;
+      scale = static_cast<const float*>(
+          gemm.epilogue.input_scale)[row * gemm.epilogue.input_scale_row + group];
+      if (args.has_input_vectors)
+        load_vectors(from);
+      else
+        load_bytes(from);
     }
   }
+
+ private:
+  __device__ __forceinline__ void load_vectors(const std::uint8_t* from) {
+#pragma unroll
+    for (int i = 0; i < kGroup / 4; i += 4) {
+      const uint4 four = *reinterpret_cast<const uint4*>(from + i * 4);
+      words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
+    }
+  }
+  __device__ __forceinline__ void load_bytes(const std::uint8_t* from) {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) words[i / 4] |= std::uint32_t{from[i]} << i % 4 * 8;
+  }
+};
+
+// --- The weight ----------------------------------------------------------------------------------
+
+// A warp's row. Rows behind the last are the last one again.
+class WeightRow {
+ public:
+  __device__ __forceinline__ WeightRow(const SmallWeight& weight, int row)
+      : from_(weight.data + min(row, weight.rows - 1) * weight.row_stride),
+        bytes_(weight.row_bytes),
+        past_(cuda::misalignment<16>(from_)) {}
+
+  // Brings the row to L2, each lane parts of lines, where a kernel may begin before those ahead of
+  // it have ended.
+  __device__ __forceinline__ void prefetch() const {
+    if constexpr (!PLANQ_HAS_DEPENDENT_LAUNCHES) return;
+    constexpr int kPart = 32;
+    const int past = cuda::misalignment<kPart>(from_);
+#pragma unroll 1
+    for (int at = own_lane() * kPart; at < past + bytes_; at += cuda::kWarp * kPart)
+      cuda::prefetch(from_ - past + at);
+  }
+  // Begins to copy the row to shared memory, and returns where it begins there.
+  __device__ __forceinline__ cuda::SharedAddress copy(cuda::SharedAddress to) const {
+#pragma unroll 1
+    for (int at = own_lane() * 16; at < past_ + bytes_; at += cuda::kWarp * 16)
+      cuda::copy_async(to + static_cast<cuda::SharedAddress>(at), from_ - past_ + at);
+    cuda::end_copy_group();
+    return to + static_cast<cuda::SharedAddress>(past_);
+  }
+  // Until this warp's row is there; no read of it goes before this.
+  __device__ __forceinline__ static void wait(cuda::SharedAddress& row) {
+    cuda::wait_for_copy_groups<0>();
+    __syncwarp();
+    cuda::keep(row);
+  }
+
+ private:
+  const std::uint8_t* from_;
+  int bytes_, past_;
 };
 
 // A lane's group of the row of the weight that begins at `row`: zeros where there is no such group.
@@ -92,7 +309,7 @@ class WeightGroup {
   static constexpr int kSubBlocks = kGroup / B::kSubBlock;  // of a group
   static constexpr bool kHasMinimum = gguf::Run<B>::kHasMinimum;
 
-  __device__ __forceinline__ WeightGroup(const SmallWeightArgs& args, cuda::SharedAddress row,
+  __device__ __forceinline__ WeightGroup(const SmallWeightsArgs& args, cuda::SharedAddress row,
                                          int group)
       : first_(group % kSpanGroups * kSubBlocks) {
     if (group >= args.groups) return;
@@ -118,7 +335,8 @@ class WeightGroup {
     }
   }
   // What multiplies the sum of products of sub-block i, and that sum, which is exact.
-  __device__ __forceinline__ float2 factors(int i, const InputGroup& input) const {
+  template <class Input>
+  __device__ __forceinline__ float2 factors(int i, const Input& input) const {
     int sum = 0;
 #pragma unroll
     for (int j = 0; j < kWords; ++j)
@@ -128,7 +346,8 @@ class WeightGroup {
     return {scales_[i] * input.scale, float_of(start + sum, start)};
   }
   // Likewise of the minimum.
-  __device__ __forceinline__ float2 minimum_factors(int i, const InputGroup& input) const {
+  template <class Input>
+  __device__ __forceinline__ float2 minimum_factors(int i, const Input& input) const {
     int sum = 0;
 #pragma unroll
     for (int j = 0; j < kWords; ++j)
@@ -142,37 +361,43 @@ class WeightGroup {
   float scales_[kSubBlocks] = {}, minima_[kSubBlocks] = {};
 };
 
-// The product of a row of the weight with `kInputs` rows of the input.
-template <class B, int kInputs>
-struct SmallProduct;
+// --- The product of a row of the weight with rows of the input -----------------------------------
 
-template <class B>
-struct SmallProduct<B, 1> {
+template <class B, bool kFloats>
+struct ProductOfOne {
   using Group = WeightGroup<B>;
+  using Input = InputGroup<kFloats>;
   static constexpr int kExchangeBytes = 0;
 
-  // The same in all lanes. `input`: of the first groups.
-  __device__ __forceinline__ static float of(const SmallWeightArgs& args, cuda::SharedAddress row,
-                                             int64_t input_row, InputGroup input, float2*) {
+  // The same in all lanes. The first groups of the input are loaded while the weight is copied.
+  __device__ __forceinline__ static float of(const SmallWeightsArgs& args, cuda::SharedAddress row,
+                                             int64_t input_row, float2*) {
     float total = 0;
+    Input input;
 #pragma unroll 1
-    for (int first = 0; first < args.groups; first += cuda::kWarp) {
+    for (int first = -cuda::kWarp; first < args.groups; first += cuda::kWarp) {
       const int group = first + own_lane();
-      const InputGroup next(args, input_row, group + cuda::kWarp);
-      const float chain = chain_of(Group(args, row, group), input);
-#pragma unroll
-      for (int i = 0; i < cuda::kWarp; i += Group::kSpanGroups) {
-        const float of_span = __shfl_sync(cuda::kAllLanes, chain, i);
-        if (first + i < args.groups) total = total + of_span;
-      }
+      const Input next(args, input_row, group + cuda::kWarp);
+      if (first < 0)
+        WeightRow::wait(row);
+      else
+        add_spans(args, first, chain_of(Group(args, row, group), input), total);
       input = next;
     }
     return total;
   }
 
  private:
+  __device__ __forceinline__ static void add_spans(const SmallWeightsArgs& args, int first,
+                                                   float chain, float& total) {
+#pragma unroll
+    for (int i = 0; i < cuda::kWarp; i += Group::kSpanGroups) {
+      const float of_span = __shfl_sync(cuda::kAllLanes, chain, i);
+      if (first + i < args.groups) total = total + of_span;
+    }
+  }
   // Of the span that the lane is in.
-  __device__ __forceinline__ static float chain_of(const Group& weight, const InputGroup& input) {
+  __device__ __forceinline__ static float chain_of(const Group& weight, const Input& input) {
     constexpr int kSubBlocks = Group::kSubBlocks, kSpanGroups = Group::kSpanGroups;
     float2 own[kSubBlocks], minima[kSubBlocks] = {};
 #pragma unroll
@@ -197,7 +422,7 @@ struct SmallProduct<B, 1> {
 
 // Factors go through shared memory. Chains lie so far apart that lanes do not meet in a bank.
 template <class B>
-struct SmallProduct<B, 8> {
+struct ProductOfEight {
   using Group = WeightGroup<B>;
   static constexpr int kInputs = 8, kSpans = cuda::kWarp / Group::kSpanGroups;
   static constexpr int kSubBlocks = Group::kSpanGroups * Group::kSubBlocks;  // of a span
@@ -206,9 +431,9 @@ struct SmallProduct<B, 8> {
   static_assert(kInputs * kSpans == cuda::kWarp);
 
   // Of row lane / 4 of these eight; rows behind the last of the input are the last one again.
-  __device__ __forceinline__ static float of(const SmallWeightArgs& args, cuda::SharedAddress row,
-                                             int64_t input_row, const InputGroup&,
-                                             float2* exchange) {
+  __device__ __forceinline__ static float of(const SmallWeightsArgs& args, cuda::SharedAddress row,
+                                             int64_t input_row, float2* exchange) {
+    WeightRow::wait(row);
     float total = 0;
 #pragma unroll 1
     for (int first = 0; first < args.groups; first += cuda::kWarp) {
@@ -227,13 +452,13 @@ struct SmallProduct<B, 8> {
   }
 
  private:
-  __device__ __forceinline__ static void write(const SmallWeightArgs& args, const Group& weight,
+  __device__ __forceinline__ static void write(const SmallWeightsArgs& args, const Group& weight,
                                                int64_t input_row, int group, float2* exchange) {
     float2* const own = exchange + own_lane() / Group::kSpanGroups * kPitch +
                         own_lane() % Group::kSpanGroups * Group::kSubBlocks;
 #pragma unroll 4
     for (int r = 0; r < kInputs; ++r) {
-      const InputGroup input(args, min(input_row + r, args.gemm.m - 1), group);
+      const InputGroup<false> input(args, min(input_row + r, args.gemm.m - 1), group);
       float2* const to = own + r * kSpans * kPitch;
 #pragma unroll
       for (int i = 0; i < Group::kSubBlocks; ++i) {
@@ -257,115 +482,193 @@ struct SmallProduct<B, 8> {
   }
 };
 
-// Begins to copy the warp's row of the weight to shared memory, and returns where it begins there.
-// Rows behind the last are the last one again.
-__device__ __forceinline__ cuda::SharedAddress copy_weight_row(const SmallWeightArgs& args,
-                                                               int64_t row,
-                                                               cuda::SharedAddress to) {
-  const Gemm& gemm = args.gemm;
-  const std::uint8_t* const from = gemm.weight.data + min(row, gemm.n - 1) * gemm.weight.row_stride;
-  const int past = cuda::misalignment<16>(from);
-#pragma unroll 1
-  for (int at = own_lane() * 16; at < past + args.row_bytes; at += cuda::kWarp * 16)
-    cuda::copy_async(to + static_cast<cuda::SharedAddress>(at), from - past + at);
-  cuda::end_copy_group();
-  return to + static_cast<cuda::SharedAddress>(past);
+template <class B, int kInputs, bool kFloats>
+using SmallProduct = std::conditional_t<kInputs == 1, ProductOfOne<B, kFloats>, ProductOfEight<B>>;
+
+// --- The kernel ----------------------------------------------------------------------------------
+
+// Stores sums of eight neighbouring columns, of kInputs rows from `row` on.
+template <int kInputs>
+__device__ __forceinline__ void store_products(const SmallWeightsArgs& args,
+                                               const SmallWeight& weight, int64_t row, int column,
+                                               const float4 (&products)[kInputs][kSmallWarps / 4]) {
+  constexpr int kFours = kSmallWarps / 4;
+  const auto thread = static_cast<int>(threadIdx.x), own = thread / kFours;
+  if (own >= kInputs || row + own >= args.gemm.m) return;
+  Gemm gemm = args.gemm;
+  gemm.n = weight.rows;
+  gemm.output = weight.output;
+  gemm.epilogue.bias = weight.bias;
+  gemm.epilogue.residual = weight.residual;
+  float four[4];
+  load_four_floats(reinterpret_cast<const float*>(&products[own][thread % kFours]), four);
+  store_four(gemm, row + own, column + thread % kFours * 4, four, weight.stores_vectors);
 }
 
-template <class B, int kInputs>
-__global__ void __launch_bounds__(kSmallWarps* cuda::kWarp)
-    multiply_small_weight(const __grid_constant__ SmallWeightArgs args) {
-  using Product = SmallProduct<B, kInputs>;
+// kInputs: rows of the input at a time. kFloats: one row, of floats.
+template <int kInputs, bool kFloats>
+__global__ void __launch_bounds__(kSmallThreads)
+    multiply_small_weights(const __grid_constant__ SmallWeightsArgs args) {
+  static_assert(kInputs == 1 || (kInputs == 8 && !kFloats));
   __shared__ float4 products[kInputs][kSmallWarps / 4];
-  cuda::let_dependents_start();
-  const Gemm& gemm = args.gemm;
-  const int64_t column = int64_t{blockIdx.x % args.blocks} * kSmallWarps;
-  auto* const shared = static_cast<std::uint8_t*>(cuda::dynamic_shared());
-  auto* const exchange = reinterpret_cast<float2*>(shared + own_warp() * Product::kExchangeBytes);
-  const cuda::SharedAddress weight =
-      copy_weight_row(args, column + own_warp(),
-                      cuda::shared_address_of(shared + kSmallWarps * Product::kExchangeBytes +
-                                              own_warp() * args.pitch));
-  if (args.waits) cuda::wait_for_previous();
-  const int64_t first = int64_t{blockIdx.x / args.blocks} * kSmallBlockRows;
-  const InputGroup head(args, first, own_lane());
-  cuda::wait_for_copy_groups<0>();
-  __syncwarp();
+  if (args.follows) cuda::let_dependents_start();
+  const std::uint32_t block = kInputs == 1 ? blockIdx.x : blockIdx.x % args.blocks;
+  int number = 0;
+#pragma unroll
+  for (int i = 1; i < gguf::kMostProducts; ++i) number += block >= args.first_blocks[i] ? 1 : 0;
+  const SmallWeight& weight = args.weights[number];
+  const int column = static_cast<int>(block - args.first_blocks[number]) * kSmallWarps;
+  auto* const shared = static_cast<std::uint8_t*>(cuda::dynamic_shared()) + args.input_bytes;
+  auto* const exchange = reinterpret_cast<float2*>(shared + own_warp() * args.exchange_bytes);
+  const WeightRow row_of_weight(weight, column + own_warp());
+  if (!args.follows) {
+    row_of_weight.prefetch();
+    cuda::follow_previous();
+  }
+  const cuda::SharedAddress copied = row_of_weight.copy(cuda::shared_address_of(
+      shared + kSmallWarps * args.exchange_bytes + own_warp() * args.pitch));
+  if (args.follows) cuda::wait_for_previous();
+  if constexpr (kFloats) write_codes(args);
+  const int64_t first = kInputs == 1 ? 0 : int64_t{blockIdx.x / args.blocks} * kSmallBlockRows;
 #pragma unroll 1
-  for (int64_t row = first; row < gemm.m && row < first + kSmallBlockRows; row += kInputs) {
-    const float product = Product::of(args, weight, row, head, exchange);
+  for (int64_t row = first; row < args.gemm.m && row < first + kSmallBlockRows; row += kInputs) {
+    const float product = with_small_block(weight.type, [&](auto type) {
+      return SmallProduct<decltype(type), kInputs, kFloats>::of(args, copied, row, exchange);
+    });
     constexpr int kLanes = cuda::kWarp / kInputs;  // that have the same row of the input
     if (own_lane() % kLanes == 0)
       reinterpret_cast<float*>(products[own_lane() / kLanes])[own_warp()] = product;
     __syncthreads();
-    constexpr int kFours = kSmallWarps / 4;
-    const auto thread = static_cast<int>(threadIdx.x), own = thread / kFours;
-    if (own < kInputs && row + own < gemm.m) {
-      float four[4];
-      load_four_floats(reinterpret_cast<const float*>(&products[own][thread % kFours]), four);
-      store_four(gemm, row + own, column + thread % kFours * 4, four, args.stores_vectors);
-    }
+    store_products(args, weight, row, column, products);
     __syncthreads();
   }
 }
 
 // --- The launch ----------------------------------------------------------------------------------
 
-template <class B>
-int small_row_bytes(const Gemm& gemm) {
-  return static_cast<int>(gemm.k / B::kElements * B::kBytes);
-}
-// Rows begin anywhere in a vector, and a word behind the last may be read.
-inline int small_pitch(int row_bytes) { return (row_bytes + 15 + 8 + 15) / 16 * 16; }
-template <class B, int kInputs>
-int64_t small_shared_bytes(const Gemm& gemm) {
-  return kSmallWarps * (int64_t{SmallProduct<B, kInputs>::kExchangeBytes} +
-                        small_pitch(small_row_bytes<B>(gemm)));
-}
+// What a row of a weight takes of shared memory, in bytes.
+struct SmallRow {
+  int bytes, pitch, exchange_bytes;
 
-template <class B, int kInputs>
-Status launch_small_weight(const Gemm& gemm, const Device& device, Bound& bound) {
-  SmallWeightArgs args;
-  args.gemm = gemm;
-  args.blocks = static_cast<std::uint32_t>(cuda::ceil_div(gemm.n, int64_t{kSmallWarps}));
-  args.groups = static_cast<std::int32_t>(gemm.k / kGroup);
-  args.row_bytes = small_row_bytes<B>(gemm);
-  args.pitch = small_pitch(args.row_bytes);
-  using linear::moves_aligned;
-  args.has_input_vectors = (gemm.m == 1 || gemm.input.row_stride % 16 == 0) &&
-                           moves_aligned(gemm, linear::kMovedInput, gemm.input.data, 16, 2);
-  const int bytes = storage_bytes(gemm.output_dtype), vector = std::min(4 * bytes, 16);
-  args.stores_vectors = (gemm.m == 1 || gemm.output_row * bytes % vector == 0) &&
-                        moves_aligned(gemm, linear::kMovedOutput, gemm.output, vector, 2 * bytes);
-  args.waits = bound.follows();
-  const cuda::Grid grid = {.blocks = args.blocks * cuda::ceil_div(gemm.m, int64_t{kSmallBlockRows}),
-                           .threads = dim3(kSmallWarps * cuda::kWarp),
-                           .dependent = args.waits && has_dependent_launches(device.arch),
-                           .shared_bytes = static_cast<int>(small_shared_bytes<B, kInputs>(gemm))};
-  return cuda::launch(multiply_small_weight<B, kInputs>, grid, args, bound);
-}
+  // `alone`: with one row of the input.
+  SmallRow(GgufType type, int64_t k, bool alone)
+      : bytes(static_cast<int>(k / gguf::elements_of(type) * gguf::bytes_of(type))),
+        // It begins anywhere in a vector, and a word behind the last may be read.
+        pitch((bytes + 15 + 8 + 15) / 16 * 16),
+        exchange_bytes(alone ? 0 : with_small_block(type, [](auto block) {
+          using Product = ProductOfEight<decltype(block)>;
+          static_assert(Product::kExchangeBytes % 16 == 0);
+          static_assert(kSmallWarps * Product::kExchangeBytes <= kMostSmallShared / 2);
+          return Product::kExchangeBytes;
+        })) {}
+};
 
-template <class B>
-bool takes_small_weight(const Gemm& gemm) {
-  if constexpr (Fragments<B>::kGeneric) {
+inline bool takes_small_weight(GgufType type, const Gemm& gemm) {
+  if (!is_small_type(type) || gemm.m > kMostSmallRows || gemm.batch.size() != 1 || gemm.k == 0 ||
+      gemm.k > int64_t{1} << 20)
     return false;
-  } else {
-    if (gemm.m > kMostSmallRows || gemm.batch.size() != 1 || gemm.k == 0 ||
-        gemm.k > int64_t{1} << 20)
-      return false;
-    return int64_t{small_row_bytes<B>(gemm)} * gemm.n <= kMostSmallBytes &&
-           small_shared_bytes<B, 8>(gemm) <= kMostSmallShared;
+  const SmallRow row(type, gemm.k, false);
+  return row.bytes * gemm.n <= kMostSmallBytes &&
+         kSmallWarps * (row.exchange_bytes + row.pitch) <= kMostSmallShared;
+}
+
+// Of codes and scales of one row.
+inline int small_input_bytes(const Gemm& gemm) {
+  const int64_t bytes = gemm.k + gemm.k / kGroup * int64_t{sizeof(float)};
+  return static_cast<int>((bytes + 15) / 16 * 16);
+}
+
+inline bool takes_small_floats(std::span<const gguf::Product> products) {
+  for (const auto& [type, gemm] : products) {
+    if (gemm.empty()) continue;
+    if (gemm.m != 1 || !takes_small_weight(type, gemm)) return false;
+    const SmallRow row(type, gemm.k, true);
+    if (small_input_bytes(gemm) + kSmallWarps * row.pitch > kMostSmallShared) return false;
   }
+  return true;
 }
-template <class B>
-Status launch_small_weight(const Gemm& gemm, const Device& device, Bound& bound) {
-  return gemm.m == 1 ? launch_small_weight<B, 1>(gemm, device, bound)
-                     : launch_small_weight<B, 8>(gemm, device, bound);
+
+// Weights of one launch.
+class SmallWeights {
+ public:
+  SmallWeights() { std::ranges::fill(args_.first_blocks, ~std::uint32_t{0}); }
+
+  // False, and nothing is done, where the launch has no room for another, or for such long rows.
+  bool add(const gguf::Product& product) {
+    const auto& [type, gemm] = product;
+    if (count_ == gguf::kMostProducts) return false;
+    if (count_ == 0) begin(gemm);
+    const SmallRow row(type, gemm.k, gemm.m == 1);
+    const int exchange = std::max(row.exchange_bytes, args_.exchange_bytes),
+              pitch = std::max(row.pitch, args_.pitch);
+    if (shared_bytes(exchange, pitch) > kMostSmallShared) return false;
+    args_.exchange_bytes = exchange;
+    args_.pitch = pitch;
+    args_.first_blocks[count_] = args_.blocks;
+    args_.blocks += static_cast<std::uint32_t>(cuda::ceil_div(gemm.n, int64_t{kSmallWarps}));
+    args_.weights[count_++] = {.data = gemm.weight.data,
+                               .row_stride = gemm.weight.row_stride,
+                               .output = gemm.output,
+                               .bias = gemm.epilogue.bias,
+                               .residual = gemm.epilogue.residual,
+                               .rows = static_cast<std::int32_t>(gemm.n),
+                               .row_bytes = row.bytes,
+                               .type = type,
+                               .stores_vectors = stores_vectors(gemm)};
+    return true;
+  }
+
+  bool empty() const { return count_ == 0; }
+
+  Status launch(const Device& device, Bound& bound) {
+    const int64_t m = args_.gemm.m;
+    args_.follows = bound.follows();
+    const cuda::Grid grid = {.blocks = args_.blocks * cuda::ceil_div(m, int64_t{kSmallBlockRows}),
+                             .threads = dim3(kSmallThreads),
+                             .dependent = has_dependent_launches(device.arch),
+                             .shared_bytes = shared_bytes(args_.exchange_bytes, args_.pitch)};
+    const auto kernel = args_.input_bytes > 0 ? multiply_small_weights<1, true>
+                        : m == 1              ? multiply_small_weights<1, false>
+                                              : multiply_small_weights<8, false>;
+    return cuda::launch(kernel, grid, args_, bound);
+  }
+
+ private:
+  // What all weights share.
+  void begin(const Gemm& gemm) {
+    args_.gemm = gemm;
+    args_.groups = static_cast<std::int32_t>(gemm.k / kGroup);
+    args_.has_input_vectors = has_input_vectors(gemm);
+    if (gemm.input.dtype != DType::Int8) args_.input_bytes = small_input_bytes(gemm);
+  }
+  int shared_bytes(int exchange_bytes, int pitch) const {
+    return args_.input_bytes + kSmallWarps * (exchange_bytes + pitch);
+  }
+
+  SmallWeightsArgs args_;
+  int count_ = 0;
+};
+
+inline Status launch_small_weights(std::span<const gguf::Product> products, const Device& device,
+                                   Bound& bound) {
+  SmallWeights weights;
+  for (const gguf::Product& product : products) {
+    if (product.gemm.empty() || !takes_small_weight(product.type, product.gemm)) continue;
+    if (weights.add(product)) continue;
+    PLANQ_TRY(weights.launch(device, bound));
+    bound.follow();
+    weights = {};
+    weights.add(product);
+  }
+  return weights.empty() ? Status::success() : weights.launch(device, bound);
 }
-template <class B>
-Status preload_small_weight() {
-  PLANQ_TRY((cuda::preload(multiply_small_weight<B, 1>, kMostSmallShared)));
-  return cuda::preload(multiply_small_weight<B, 8>, kMostSmallShared);
+
+inline Status preload_small_weights() {
+  PLANQ_TRY((cuda::preload(multiply_small_weights<1, false>, kMostSmallShared)));
+  return cuda::preload(multiply_small_weights<8, false>, kMostSmallShared);
+}
+inline Status preload_small_floats() {
+  return cuda::preload(multiply_small_weights<1, true>, kMostSmallShared);
 }
 
 }  // namespace planq::linear_gguf

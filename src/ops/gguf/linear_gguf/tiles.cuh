@@ -79,7 +79,7 @@ struct ManyRowsArgs {
   std::int32_t last_bytes = 0, last_groups = 0;  // of the last span of a row
   bool has_input_vectors = false;                // rows of the input are aligned vectors
   bool stores_vectors = false;                   // four neighbouring outputs are an aligned vector
-  bool waits = false;                            // the input is written by the kernel before
+  bool follows = false;                          // a kernel of the same plan is before this one
 };
 struct BoxedManyRowsArgs {
   ManyRowsArgs rows;
@@ -405,13 +405,14 @@ __device__ __forceinline__ void multiply_tile(const ManyRowsArgs& args,
       for (int i = 0; i < Tile::kStages; ++i) barriers[i].init(1);
       cuda::publish_barriers();
     }
+  if (!args.follows) cuda::follow_previous();
   stages.find_weight(column_tile);
   if (threadIdx.x == 0) moved.find(args.gemm, args.first_gemm + blockIdx.x / args.tiles);
   if (copies) stages.copy_weight_box(0, weight, column_tile, barriers[0]);
   __syncthreads();
   if (!Tile::kBoxes && args.spans > 0) stages.copy_weight(0);
   stages.find_input(moved);
-  if (args.waits) cuda::wait_for_previous();
+  if (args.follows) cuda::wait_for_previous();
   __syncthreads();
   if (copies) stages.copy_input_boxes(0, input, barriers[0]);
   if (args.spans > 0) stages.copy_input(0, moved);

@@ -6,7 +6,7 @@
 #include "core/architectures.h"
 #include "ops/gguf/linear_gguf/launch.h"
 #include "ops/gguf/linear_gguf/tiles.cuh"
-#include "ops/linear/sm80/operands.h"
+#include "ops/gguf/linear_gguf/vectors.h"
 
 namespace planq::linear_gguf {
 
@@ -20,12 +20,8 @@ ManyRowsArgs many_rows_args(const Gemm& gemm) {
   const auto last = static_cast<int>(gemm.k - int64_t{args.spans - 1} * kSpan);
   args.last_bytes = last / Tile::B::kElements * Tile::B::kBytes;
   args.last_groups = last / kGroup;
-  using linear::moves_aligned;
-  args.has_input_vectors = gemm.input.row_stride % 16 == 0 &&
-                           moves_aligned(gemm, linear::kMovedInput, gemm.input.data, 16, 2);
-  const int bytes = storage_bytes(gemm.output_dtype), vector = std::min(4 * bytes, 16);
-  args.stores_vectors = gemm.output_row * bytes % vector == 0 &&
-                        moves_aligned(gemm, linear::kMovedOutput, gemm.output, vector, 2 * bytes);
+  args.has_input_vectors = has_input_vectors(gemm);
+  args.stores_vectors = stores_vectors(gemm);
   return args;
 }
 
@@ -55,7 +51,7 @@ bool box_args(const Gemm& gemm, const Device& device, BoxedManyRowsArgs& boxed) 
 template <class Tile, class Args>
 Status launch_many_rows_args(void (*kernel)(Args), Args& all, ManyRowsArgs& args,
                              const Device& device, Bound& bound) {
-  args.waits = bound.follows();
+  args.follows = bound.follows();
   const int64_t gemms = args.gemm.batch.size();
   const int64_t most = std::max<int64_t>((int64_t{1} << 30) / args.tiles, 1);
   for (int64_t first = 0; first < gemms; first += most) {
@@ -63,7 +59,7 @@ Status launch_many_rows_args(void (*kernel)(Args), Args& all, ManyRowsArgs& args
     cuda::Grid grid;
     grid.blocks = std::min(most, gemms - first) * args.tiles;
     grid.threads = dim3(Tile::kThreads);
-    grid.dependent = args.waits && has_dependent_launches(device.arch);
+    grid.dependent = has_dependent_launches(device.arch);
     grid.shared_bytes = Tile::kSharedBytes;
     PLANQ_TRY(cuda::launch(kernel, grid, all, bound));
   }

@@ -3,9 +3,13 @@
 // linear_gguf.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "ops/gguf/operand_lines.h"
 #include "ops/gguf/products/kernels.h"
 #include "ops/gguf/products/order.h"
+#include "ops/gguf/products/product.h"
 #include "ops/linear/gemm.h"
 
 namespace planq::linear_gguf_merged {
@@ -89,18 +93,56 @@ Status for_each_weight(const Call& call, const Use& use) {
   return Status::success();
 }
 
-// --- Kernels that are plans of linear_gguf, one for each weight: see parts.cpp -------------------
+// The products of a call.
+class Products {
+ public:
+  explicit Products(const Call& call)
+      : count_(static_cast<std::size_t>(call.fields<Fields>().types.count)) {
+    for_each_weight(call, [&](std::int64_t i, const Own& own) {
+      const Fields& f = call.fields<Fields>();
+      products_[i] = {
+          f.types[i],
+          linear::make_gemm(
+              f.input(), {f.numbers(i), DType::UInt8},
+              {.input = &call.operands[kInput],
+               .weight = &own.weight,
+               .output = &own.output,
+               .input_scale = f.input_dtype == DType::Int8 ? &call.operands[kInputScale] : nullptr,
+               .bias = f.bias_dtype == DType::Unset ? nullptr : &own.bias,
+               .residual = f.residual_dtype == DType::Unset ? nullptr : &own.residual})};
+      return Status::success();
+    });
+  }
 
+  std::span<const gguf::Product> all() const { return {products_, count_}; }
+
+ private:
+  gguf::Product products_[kMost];
+  std::size_t count_;
+};
+static_assert(kMost <= gguf::kMostProducts);
+
+// --- Kernels that are the products of linear_gguf, one for each weight ---------------------------
+
+// By plans: see parts.cpp.
 std::size_t workspace_of_products(const Descriptor& descriptor, const Device& device);
 std::size_t prepared_workspace_of_products(const Descriptor& descriptor, const State& state);
 Status prepare_products(const Descriptor& descriptor, const Device& device, State& state);
 Status bind_products(const Call& call, Bound& bound);
 
+// A backend may have another way to prepare and to bind, without a workspace.
 template <DType kOutputType, Backend kBackend>
-constexpr Kernel kernel_of_products() {
+constexpr Kernel kernel_of_products(decltype(Kernel::prepare) prepare, decltype(Kernel::bind) bind,
+                                    decltype(Kernel::workspace) workspace = no_workspace) {
   Kernel kernel = gguf::kernel_of_codes<Fields, kOutputType, kBackend>(
-      "linear_gguf_merged", "parts", prepare_products, bind_products, workspace_of_products);
+      "linear_gguf_merged", "parts", prepare, bind, workspace);
   kernel.rank = 1;
+  return kernel;
+}
+template <DType kOutputType, Backend kBackend>
+constexpr Kernel kernel_of_plans() {
+  Kernel kernel = kernel_of_products<kOutputType, kBackend>(prepare_products, bind_products,
+                                                            workspace_of_products);
   kernel.largest_workspace = workspace_of_products;
   kernel.prepared_workspace = prepared_workspace_of_products;
   return kernel;

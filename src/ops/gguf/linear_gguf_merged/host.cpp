@@ -10,26 +10,10 @@
 namespace planq::linear_gguf_merged {
 namespace {
 
-static_assert(kMost <= gguf::kMostProducts);
-
 template <DType kOutputType>
 Status compute(const Call& call, const Stream& stream) {
-  const Fields& f = call.fields<Fields>();
-  gguf::Product products[kMost];
-  for_each_weight(call, [&](std::int64_t i, const Own& own) {
-    products[i] = {f.types[i],
-                   linear::make_gemm(
-                       f.input(), {f.numbers(i), DType::UInt8},
-                       {.input = &call.operands[kInput],
-                        .weight = &own.weight,
-                        .output = &own.output,
-                        .input_scale = &call.operands[kInputScale],
-                        .bias = f.bias_dtype == DType::Unset ? nullptr : &own.bias,
-                        .residual = f.residual_dtype == DType::Unset ? nullptr : &own.residual})};
-    return Status::success();
-  });
-  gguf::multiply({products, static_cast<std::size_t>(f.types.count)}, stream.threads,
-                 call.workspace);
+  const Products products(call);
+  gguf::multiply(products.all(), stream.threads, call.workspace);
   return Status::success();
 }
 
@@ -45,11 +29,11 @@ constexpr Kernel kBlocks = gguf::kernel_of_codes<Fields, kOutputType, Backend::H
     "linear_gguf_merged", "blocks", nothing_to_prepare, host::bind<compute<kOutputType>>,
     workspace);
 template <DType kOutputType>
-constexpr Kernel kProducts = kernel_of_products<kOutputType, Backend::Host>();
+constexpr Kernel kPlans = kernel_of_plans<kOutputType, Backend::Host>();
 
 constexpr Kernel kKernels[] = {kBlocks<DType::Float16>,      kBlocks<DType::BFloat16>,
-                               kBlocks<DType::Float32>,      kProducts<DType::Float16>,
-                               kProducts<DType::BFloat16>,   kProducts<DType::Float32>,
+                               kBlocks<DType::Float32>,      kPlans<DType::Float16>,
+                               kPlans<DType::BFloat16>,      kPlans<DType::Float32>,
                                kKernelOfParts<Backend::Host>};
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Kernels that are plans of linear_gguf on both backends: each gets its columns of what all weights
-// share.
+// Kernels that are plans of linear_gguf: each gets its columns of what all weights share.
 
 #include <vector>
 

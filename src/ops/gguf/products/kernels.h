@@ -106,4 +106,12 @@ constexpr Kernel kernel_of_parts(std::string_view op, const Guarantee& guarantee
           }};
 }
 
+// The same with a bind that does some calls without the parts, and what it prepares for these.
+constexpr Kernel with_short_cut(Kernel kernel, decltype(Kernel::prepare) prepare,
+                                decltype(Kernel::bind) bind) {
+  kernel.prepare = prepare;
+  kernel.bind = bind;
+  return kernel;
+}
+
 }  // namespace planq::gguf

@@ -39,28 +39,18 @@ void with_block(GgufType type, const Use& use) {
 }
 
 // The kernels, as test_emulated_products.py numbers them.
-enum class Body { FewRows, SmallWeight, ManyRows };
+enum class Body { FewRows, ManyRows };
 
-template <class B>
-bool takes(Body body, const linear::Gemm& gemm) {
-  if constexpr (Fragments<B>::kGeneric) return body != Body::SmallWeight;
-  return body != Body::SmallWeight || (!gemm.empty() && takes_small_weight<B>(gemm));
-}
 template <class B>
 Status launch(Body body, const linear::Gemm& gemm, const Device& device, Bound& bound) {
   if (body == Body::ManyRows) return launch_many_rows<B>(gemm, device, bound);
-  if constexpr (!Fragments<B>::kGeneric)
-    if (body == Body::SmallWeight) return launch_small_weight<B>(gemm, device, bound);
-  if (gemm.empty()) return Status::success();
-  return gemm.m == 1 ? launch_some_rows<B, 1>(gemm, device, bound)
-                     : launch_some_rows<B, 8>(gemm, device, bound);
+  return launch_few_rows<B>(gemm, device, bound);
 }
 
 }  // namespace
 
-// Types as numbers; operands in the order of the operator. Returns false, and computes nothing,
-// where the kernel does not take the product.
-extern "C" bool multiply(const Shape* input_shape, const Shape* weight_shape, int type,
+// Types as numbers; operands in the order of the operator.
+extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, int type,
                          const int* dtypes, Body body, int multiprocessors, int arch,
                          int shared_memory, const emulated::Given* given) {
   Fields fields;
@@ -86,12 +76,9 @@ extern "C" bool multiply(const Shape* input_shape, const Shape* weight_shape, in
   device.shared_memory_per_block = shared_memory;
   const State state{};
   const linear::Gemm gemm = gemm_of({descriptor, device, state, Operands(views), {}});
-  bool taken = false;
   with_block(fields.type, [&](auto block) {
     using B = decltype(block);
     Bound bound;
-    taken = takes<B>(body, gemm);
-    if (taken && !launch<B>(body, gemm, device, bound).ok()) std::abort();
+    if (!launch<B>(body, gemm, device, bound).ok()) std::abort();
   });
-  return taken;
 }

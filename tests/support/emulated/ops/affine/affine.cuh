@@ -1,6 +1,7 @@
 // In the place of src/ops/affine/affine.cuh.
 #pragma once
 
+#include "cuda/codes.cuh"
 #include "cuda/pairs.cuh"
 #include "ops/affine/affine.h"
 
@@ -22,8 +23,6 @@ bool any_nan(const C (&values)[kCount]) {
   return std::any_of(values, values + kCount, [](C x) { return x != x; });
 }
 
-// Of src/cuda/codes.cuh.
-inline float inverse_of(float scale) { return 1 / scale; }
 // Of the sum of the steps that the kernel takes.
 template <bool kDivide>
 float signed_quotient(float x, float scale, float inverse) {
