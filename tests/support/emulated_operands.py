@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -57,6 +59,23 @@ def held_by(inputs: Arrays, outputs: Arrays, past: int, *, backwards: bool = Fal
 def listed(names: tuple[str, ...], held: Arrays) -> ctypes.Array[Given]:
     """The operands in the order of the operator."""
     return (Given * len(names))(*(given_to(held.get(name)) for name in names))
+
+
+@contextmanager
+def arriving(library: ctypes.CDLL, held: Arrays, names: Iterable[str]) -> Iterator[None]:
+    """Operands that are poison until a thread of the kernel waits for what was launched before.
+
+    For libraries with `emulated/arrivals.h`. Fails if no thread waited.
+    """
+    library.has_arrived.restype = ctypes.c_bool
+    copies = []
+    for name in (each for each in names if held[each].size > 0):
+        low, high = np.lib.array_utils.byte_bounds(held[name])
+        copies.append(ctypes.create_string_buffer(ctypes.string_at(low, high - low), high - low))
+        library.arrive(ctypes.c_void_p(low), copies[-1], ctypes.c_size_t(high - low))
+        held[name].view(np.uint8)[...] = 0x5A
+    yield
+    assert library.has_arrived(), "no thread waited"
 
 
 def assert_same(held: Arrays, wanted: Arrays, what: str) -> None:

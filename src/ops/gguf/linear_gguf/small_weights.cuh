@@ -540,7 +540,7 @@ __global__ void __launch_bounds__(kSmallThreads)
       reinterpret_cast<float*>(products[own_lane() / kLanes])[own_warp()] = product;
     __syncthreads();
     store_products(args, weight, row, column, products);
-    __syncthreads();
+    if constexpr (kInputs > 1) __syncthreads();
   }
 }
 

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <vector>
 
+#include "arrivals.h"
 #include "call.h"
 #include "cuda/launch.cuh"
 #include "ops/gguf/linear_gguf/few_rows_launch.cuh"
@@ -49,10 +50,11 @@ Status launch(Body body, const linear::Gemm& gemm, const Device& device, Bound& 
 
 }  // namespace
 
-// Types as numbers; operands in the order of the operator.
+// Types as numbers; operands in the order of the operator. `follows`: a step of the same plan is
+// before.
 extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, int type,
                          const int* dtypes, Body body, int multiprocessors, int arch,
-                         int shared_memory, const emulated::Given* given) {
+                         int shared_memory, const emulated::Given* given, bool follows) {
   Fields fields;
   fields.input_shape = *input_shape;
   fields.weight_shape = *weight_shape;
@@ -79,6 +81,7 @@ extern "C" void multiply(const Shape* input_shape, const Shape* weight_shape, in
   with_block(fields.type, [&](auto block) {
     using B = decltype(block);
     Bound bound;
+    emulated::begin(bound, follows);
     if (!launch<B>(body, gemm, device, bound).ok()) std::abort();
   });
 }

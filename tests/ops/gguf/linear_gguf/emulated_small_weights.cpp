@@ -4,6 +4,7 @@
 #include <iterator>
 #include <vector>
 
+#include "arrivals.h"
 #include "call.h"
 #include "cuda/launch.cuh"
 #include "ops/gguf/linear_gguf/small_weights.cuh"
@@ -26,11 +27,12 @@ OperandView view_of(const emulated::Given& given, DType dtype) {
 
 }  // namespace
 
-// Types as numbers; operands in the order of linear_gguf_merged, and the weights. Returns the
-// number of launches; 0, where the kernels do not take all of the products.
+// Types as numbers; operands in the order of linear_gguf_merged, and the weights. `follows`: a
+// step of the same plan is before. Returns the number of launches; 0, where the kernels do not take
+// all of the products.
 extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight_shapes,
                         const std::int64_t* types, const int* dtypes, const emulated::Given* given,
-                        const emulated::Given* weights) {
+                        const emulated::Given* weights, bool follows) {
   Fields fields;
   fields.input_shape = *input_shape;
   fields.weight_shapes = {weight_shapes, count};
@@ -60,6 +62,7 @@ extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight
   if (!taken) return 0;
   cuda::launches() = 0;
   Bound bound;
+  emulated::begin(bound, follows);
   if (!linear_gguf::launch_small_weights(products.all(), device, bound).ok()) std::abort();
   return cuda::launches();
 }

@@ -11,7 +11,16 @@ import planq
 from ops.gguf.linear_gguf.hostile_rows import GROUPS, hostile_row
 from planq.audit.ops.gguf.linear_gguf_merged.reference import LinearGgufMergedProblem, row_bytes
 from planq.audit.reference.formats import Arrays
-from support.emulated_operands import Given, Shape, assert_same, given_to, held_by, listed, shape_of
+from support.emulated_operands import (
+    Given,
+    Shape,
+    arriving,
+    assert_same,
+    given_to,
+    held_by,
+    listed,
+    shape_of,
+)
 from support.emulation import emulated
 
 TYPES = [member.value for member in planq.GgufType]
@@ -47,7 +56,9 @@ def problem_of(
     )
 
 
-def multiply(kernels: ctypes.CDLL, problem: LinearGgufMergedProblem, held: Arrays) -> int:
+def multiply(
+    kernels: ctypes.CDLL, problem: LinearGgufMergedProblem, held: Arrays, *, follows: bool = False
+) -> int:
     """Runs the kernels. Returns the number of launches, 0 where they do not take the problem."""
     count = len(problem.types)
     names = ("input_dtype", "", "output_dtype", "", "bias_dtype", "residual_dtype")
@@ -61,6 +72,7 @@ def multiply(kernels: ctypes.CDLL, problem: LinearGgufMergedProblem, held: Array
         (ctypes.c_int * 6)(*(DTYPES.index(name) + 1 if name else 0 for name in dtypes)),
         listed(OPERANDS, held),
         (Given * count)(*(given_to(held[f"weight[{i}]"]) for i in range(count))),
+        follows,
     )
     return launches
 
@@ -127,6 +139,22 @@ def test_hostile_groups_have_the_codes_of_numpy(
         problem = problem_of((1,), k, ((9, "q8_0"), (3, "q4_1")), 3 * number, given)
         inputs = problem.inputs("any", number) | {"input": hostile_row(name, given, k, number)}
         assert check(kernels, problem, inputs, number) == 1, problem.id
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize(("given", "rows"), [("int8", 1), ("int8", 3), ("float32", 1)])
+def test_nothing_is_read_before_it_is_there(
+    kernels: ctypes.CDLL, given: str, rows: int, follows: bool
+) -> None:
+    """The first kernel of a plan waits before it reads; a later one may copy weights before."""
+    problem = problem_of((rows,), 288, ((9, "q8_0"), (3, "q5_0")), 7, given)
+    inputs = problem.inputs("any", rows)
+    wanted = problem.expected(inputs)
+    held = held_by(inputs, wanted, 1)
+    missing = {"input", "input_scale"} & set(inputs) if follows else set(inputs)
+    with arriving(kernels, held, missing):
+        assert multiply(kernels, problem, held, follows=follows) == 1
+    assert_same(held, wanted, problem.id)
 
 
 def test_long_rows_of_other_types_are_other_launches(kernels: ctypes.CDLL) -> None:
