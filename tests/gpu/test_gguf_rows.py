@@ -8,10 +8,13 @@ launch, rows of floats that become codes in it, and plans that begin before the 
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import planq
 from ops.gguf.linear_gguf.hostile_rows import GROUPS, hostile_row
@@ -201,6 +204,62 @@ def test_hostile_rows_of_floats(given: str, name: str) -> None:
         same_of(listed, inputs, finite=False)
 
 
+# --- Launches -------------------------------------------------------------------------------------
+
+
+def captured(stream: Any, work: Callable[[], None]) -> Any:
+    """A CUDA graph of the work."""
+    cuda: Any = torch.cuda
+    graph = cuda.CUDAGraph(keep_graph=True)
+    with cuda.graph(graph, stream=stream):
+        work()
+    return graph
+
+
+def launches_of(problem: Any) -> int:
+    """The nodes of a graph of one run."""
+    merged = isinstance(problem, LinearGgufMergedProblem)
+    descriptor = OPERATORS["linear_gguf_merged" if merged else "linear_gguf"].descriptor(problem)
+    bench = Bench(GPU, descriptor)
+    bench.load(problem.inputs("any", 0))
+    graph = captured(bench.stream, lambda: run_once(bench))
+    count = ctypes.c_size_t()
+    driver = ctypes.CDLL("libcuda.so.1")
+    handle = ctypes.c_void_p(graph.raw_cuda_graph())
+    assert driver.cuGraphGetNodes(handle, None, ctypes.byref(count)) == 0
+    return count.value
+
+
+def run_once(bench: Bench) -> None:
+    """Without waiting."""
+    bench.plan.run(bench.stream, bench.workspace.argument, bench.args)
+
+
+@pytest.mark.parametrize(
+    ("counts", "rows", "given", "launches"),
+    [
+        ("layer", 1, "int8", 1),
+        ("layer", 64, "int8", 1),
+        ("none first", 3, "int8", 1),
+        ("layer", 1, "bfloat16", 1),
+        ("edges", 1, "float32", 1),
+        ("layer", 2, "float32", 2),
+        ("with a large one", 1, "int8", 2),
+        ("with a large one", 1, "float16", 3),
+    ],
+)
+def test_how_many_launches_a_list_takes(counts: str, rows: int, given: str, launches: int) -> None:
+    """One for all small weights, one for each other, and one for codes of several rows."""
+    assert launches_of(merged_problem(LISTS[counts], 0, (rows,), given, 0)) == launches
+
+
+@pytest.mark.parametrize(("rows", "launches"), [(1, 1), (2, 2)])
+def test_how_many_launches_a_weight_takes(rows: int, launches: int) -> None:
+    """One row of floats needs none of its own."""
+    problem = LinearGgufProblem((rows, 1024), (640, 1024), "q5_0", "float32", "float32")
+    assert launches_of(problem) == launches
+
+
 # --- Plans one behind another ---------------------------------------------------------------------
 
 
@@ -239,18 +298,32 @@ def test_a_plan_waits_for_the_weight_that_the_plan_ahead_writes(
     for source, each in zip(sources, values, strict=True):
         source.write(each)
     assert codes.workspace_size() == 0
-    for source, output in zip(sources, outputs, strict=True):
-        args = planq.DynamicRangeQuantizeArgs(
-            input=source.tensor, output=written, scale=scale.tensor
-        )
-        codes.run(stream, None, args)
-        bench.args.output = output.tensor
-        bench.plan.run(stream, bench.workspace.argument, bench.args)
-    GPU.synchronize()
-    for output, each in zip(outputs, values, strict=True):
-        own = inputs | {"weight": host_codes(each).view(np.uint8)}
-        wanted = outputs_of(problem, own, Host())["output"]
-        assert output.read().tobytes() == wanted.tobytes()
+    wanted = [
+        outputs_of(problem, inputs | {"weight": host_codes(each).view(np.uint8)}, Host())["output"]
+        for each in values
+    ]
+
+    def run_all() -> None:
+        for source, output in zip(sources, outputs, strict=True):
+            args = planq.DynamicRangeQuantizeArgs(
+                input=source.tensor, output=written, scale=scale.tensor
+            )
+            codes.run(stream, None, args)
+            bench.args.output = output.tensor
+            bench.plan.run(stream, bench.workspace.argument, bench.args)
+
+    def check() -> None:
+        GPU.synchronize()
+        for output, each in zip(outputs, wanted, strict=True):
+            assert output.read().tobytes() == each.tobytes()
+            output.repoison()
+
+    run_all()
+    check()
+    graph = captured(stream, run_all)
+    for _ in range(3):
+        graph.replay()
+        check()
 
 
 def host_codes(values: Array) -> Array:

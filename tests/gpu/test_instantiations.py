@@ -21,6 +21,7 @@ from planq.audit.ops.affine.dynamic_range_quantize.instantiations import (
     InstantiationCase,
     instantiation_cases,
 )
+from planq.audit.ops.gguf.linear_gguf_merged.reference import LinearGgufMergedProblem, row_bytes
 from planq.audit.promises import judge_of
 from planq.audit.runner import Bench
 from support.gpu import Cuda
@@ -99,3 +100,27 @@ def test_every_instantiation_of_an_elementwise_kernel(operator: str, name: str) 
         operands = (*inputs_of(case), *expected(case))
         check(name, case, dict.fromkeys(operands, Layout(offset=1)))
         check(name, case, dict.fromkeys(operands, Layout(pitch=16)))
+
+
+# The types of blocks that small weights may have; a list of all of them is one launch.
+SMALL_BLOCKS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"), [("int8", 1), ("int8", 9), ("float32", 1), ("float16", 1), ("bfloat16", 1)]
+)
+def test_every_type_of_small_weights(given: str, rows: int) -> None:
+    """Which one kernel has, of codes and of floats; aligned, and behind an element."""
+    k = 512
+    weights = tuple((3 + i % 7, row_bytes(kind, k)) for i, kind in enumerate(SMALL_BLOCKS))
+    problem = LinearGgufMergedProblem(
+        (rows, k), weights, SMALL_BLOCKS, given, "float32", "float16", "bfloat16"
+    )
+    inputs = problem.inputs("any", rows)
+    wanted = problem.expected(inputs)
+    desc = OPERATORS["linear_gguf_merged"].descriptor(problem)
+    for layouts in (None, dict.fromkeys(inputs | wanted, Layout(offset=1))):
+        bench = Bench(GPU, desc, layouts=layouts, unguarded=True)
+        bench.load(inputs)
+        bench.run()
+        bench.check(inputs, wanted, problem.id)
