@@ -188,6 +188,7 @@ __device__ __forceinline__ void walk_units(const UnitArgs<Op>& args, const Op& o
 template <class Op>
 __global__ void __launch_bounds__(kUnitThreads)
     element_units(const __grid_constant__ UnitArgs<Op> args) {
+  follow_previous();
   walk_units<kUnitThreads>(args, args.op);
 }
 
@@ -198,6 +199,7 @@ inline constexpr int kResidentThreads = 1024;
 template <class Op>
 __global__ void __launch_bounds__(kResidentThreads, 1)
     resident_units(const __grid_constant__ UnitArgs<Op> args) {
+  follow_previous();
   Op op = args.op;
   op.open(dynamic_shared());
   walk_units<kResidentThreads>(args, op);
@@ -274,7 +276,8 @@ Status launch_units(const Op& op, const ElementLayout& layout, const Call& call,
   const int each = many ? kUnits : 1;
   const Grid grid = {
       .blocks = std::min(ceil_div(units.count, std::int64_t{each} * kUnitThreads), kMaxIndex),
-      .threads = dim3(kUnitThreads)};
+      .threads = dim3(kUnitThreads),
+      .dependent = has_dependent_launches(call.device.arch)};
   const UnitArgs<Op> args = {op, units, grid.blocks * kUnitThreads, each};
   return launch(element_units<Op>, grid, args, bound);
 }
@@ -285,6 +288,7 @@ Status launch_resident(const Op& op, const ElementLayout& layout, const Call& ca
   const ElementUnits units(layout, Op::kEach);
   const Grid grid = {.blocks = std::max(call.device.multiprocessors, 1),
                      .threads = dim3(kResidentThreads),
+                     .dependent = has_dependent_launches(call.device.arch),
                      .shared_bytes = Op::kSharedBytes};
   const UnitArgs<Op> args = {op, units, grid.blocks * kResidentThreads, kUnits};
   return launch(resident_units<Op>, grid, args, bound);

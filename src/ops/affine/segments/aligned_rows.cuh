@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kVectors == 1 ? kWideRowThreads : kRowThreads,
                                   kRegularBlocks<In, kVectors>)
     quantize_aligned_rows(const __grid_constant__ RegularArgs<In> args) {
   using C = Compute<In>;
-  cuda::let_dependents_start();
+  cuda::follow_previous();
   const int cluster = kCluster ? cuda::cluster_size() : 1;
   if constexpr (kCluster) open_exchange<In>(cluster, !kAsymmetric);
   const unsigned team = blockDim.x * cluster;
@@ -255,7 +255,7 @@ template <class In, Codes kCodes, Variant kVariant, int kVectors, bool kAsymmetr
 __global__ void __launch_bounds__(kRowThreads, kRegularBlocks<In, kVectors>)
     quantize_unaligned_rows(const __grid_constant__ RegularArgs<In> args) {
   using C = Compute<In>;
-  cuda::let_dependents_start();
+  cuda::follow_previous();
   constexpr unsigned kCount = kPerVector<In>;
   const unsigned team = blockDim.x, rank = threadIdx.x;
   const std::uint32_t index = blockIdx.x;
@@ -420,7 +420,7 @@ __global__ void __launch_bounds__(kSubwarpThreads,
                                   subwarp_blocks<In, kCodes, kVariant, kSets, kUnaligned>())
     quantize_regular_subwarps(const __grid_constant__ RegularArgs<In> args) {
   using C = Compute<In>;
-  cuda::let_dependents_start();
+  cuda::follow_previous();
   constexpr int kBytes = kWordBytes<In, kCodes>;
   const int lane = threadIdx.x % cuda::kWarp;
   const int lanes = 1 << args.lanes_log2, rank = lane & (lanes - 1);

@@ -81,7 +81,7 @@ template <class In, Codes kCodes, int kSets>
 __global__ void __launch_bounds__(kSubwarpThreads)
     quantize_subwarps(const __grid_constant__ SubwarpArgs<In> subwarp_args) {
   using C = Compute<In>;
-  cuda::let_dependents_start();
+  cuda::follow_previous();
   const SegmentArgs<In>& args = subwarp_args.segments;
   const bool symmetric = args.spec.mode == Mode::Symmetric;
   const SubwarpPlace place(subwarp_args.lanes_log2, kSets);
@@ -176,7 +176,7 @@ template <class In, Codes kCodes, Team kTeam, int kVectors>
 __global__ void __launch_bounds__(kTeam == Team::Warp ? kSubwarpThreads : kRowThreads, 2)
     quantize_rows(const __grid_constant__ RowArgs<In> row_args) {
   using C = Compute<In>;
-  cuda::let_dependents_start();
+  cuda::follow_previous();
   const SegmentArgs<In>& args = row_args.segments;
   const bool symmetric = args.spec.mode == Mode::Symmetric;
   const int cluster = kTeam == Team::Warp ? 1 : row_args.cluster;

@@ -182,7 +182,8 @@ bool launches_regular_subwarps(const Launch<In>& launch, const Geometry& g, Stat
       if (!is_aligned) return unaligned_subwarp_kernel<In, kCodes, asymmetric.value>();
     return aligned_subwarp_kernel<In, kCodes, asymmetric.value>(shape);
   });
-  status = launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kSubwarpThreads), args);
+  status =
+      launch.run(kernel, launch.grid(ceil_div(g.count, per_block), kSubwarpThreads, true), args);
   return true;
 }
 
@@ -200,7 +201,7 @@ Status launch_subwarps(const Launch<In>& launch) {
       std::max<int64_t>(power_of_two(g.length / kPerVector<In>), 2 * kPerVector<In>);
   const int64_t per_block = kSets * kSubwarpThreads / lanes;
   return launch.run(quantize_subwarps<In, kCodes, kSets>,
-                    launch.grid(ceil_div(g.count, per_block), kSubwarpThreads),
+                    launch.grid(ceil_div(g.count, per_block), kSubwarpThreads, true),
                     SubwarpArgs<In>{segment_args(launch, g),
                                     std::countr_zero(static_cast<std::uint64_t>(lanes))});
 }
@@ -258,7 +259,7 @@ int cluster_of(const SegmentedTensor& tensor, std::int32_t multiprocessors) {
 template <class In>
 cuda::Grid row_grid(const Launch<In>& launch, const Geometry& g, int cluster, int threads) {
   // Segments that a Dim makes shorter than a vector have single elements all the same.
-  cuda::Grid grid = launch.grid(g.count * cluster, std::max(threads, cuda::kWarp));
+  cuda::Grid grid = launch.grid(g.count * cluster, std::max(threads, cuda::kWarp), true);
   grid.cluster = cluster;
   return grid;
 }
@@ -314,9 +315,9 @@ Status launch_rows(const Launch<In>& launch, int cluster) {
         row_kernel<In, kCodes, Team::Block>(),
         row_grid(launch, g, cluster, threads_of(ceil_div(vectors, cluster), kGenericVectors)),
         args);
-  return launch.run(row_kernel<In, kCodes, Team::Warp>(),
-                    launch.grid(ceil_div(g.count, kSubwarpThreads / cuda::kWarp), kSubwarpThreads),
-                    args);
+  return launch.run(
+      row_kernel<In, kCodes, Team::Warp>(),
+      launch.grid(ceil_div(g.count, kSubwarpThreads / cuda::kWarp), kSubwarpThreads, true), args);
 }
 
 template <class In, Codes kCodes>
