@@ -20,11 +20,11 @@ __device__ __forceinline__ C join_neighbours(C (&values)[kCount], const Join& jo
   return values[0];
 }
 
-// The same across a warp, for every lane.
-template <class C, class Join>
+// The same across a warp, for every lane, or across each kLanes lanes.
+template <int kLanes = kWarp, class C, class Join>
 __device__ __forceinline__ C join_lanes(C value, const Join& join) {
 #pragma unroll
-  for (int step = 1; step < kWarp; step *= 2)
+  for (int step = 1; step < kLanes; step *= 2)
     value = join(value, __shfl_xor_sync(kAllLanes, value, step));
   return value;
 }

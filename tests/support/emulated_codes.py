@@ -32,4 +32,6 @@ def is_fused(problem: Any) -> bool:
     given = not problem.scale_given or problem.scope[0] == "tensor"
     group = problem.scope[1] if problem.scope[0] == "group" else 0
     inside = group % 2 == 1 and group < problem.shape[-1] and problem.output_dtype.endswith("int4")
-    return problem.norm_dtype in (None, problem.input_dtype) and given and not inside
+    in_format = problem.convention in ("mx", "mx_round_up", "nvfp4")
+    made = not (in_format and problem.input_dtype == "float32")
+    return problem.norm_dtype in (None, problem.input_dtype) and given and made and not inside

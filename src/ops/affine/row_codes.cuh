@@ -1,6 +1,7 @@
 // Rows of results as codes: how kernels of other operators end that make whole rows. The bits are
 // those of dynamic_range_quantize and of quantize, for scales of rows, of groups along them, or of
-// a tensor where they are given. Results have 16 bits.
+// a tensor where they are given. Results have 16 bits or are float32. Formats of groups, MX and
+// NVFP4, are made of 16 bits alone: float32 of them is rare.
 //
 // A team of threads holds a row in registers as vectors (cuda/held_columns.cuh), or makes its
 // results again whenever it asks for them, by single elements.
@@ -26,14 +27,39 @@ constexpr bool is_format(Convention convention) { return !math::is_affine(conven
 // Rows whose codes are asked for most often have code of their own, which is shorter: a small
 // launch waits for every instruction that it fetches. Int8, E4M3: measured rows, symmetric, DIVIDE,
 // scales in float32, PROPAGATE, all codes of the type but the lowest of int8. E4M3Groups: the same
-// of measured groups.
-enum class RowKind { Any, Int8, E4M3, E4M3Groups };
+// of measured groups. Int8Groups: int8 of measured groups of 32 by RATIO, as products with GGUF's
+// weights take them, of rows along one axis.
+enum class RowKind { Any, Int8, E4M3, E4M3Groups, Int8Groups };
+inline constexpr int kInt8Group = 32;
+
+// Whether rows of T have such code: products take codes of Int8Groups beside float32 alone, and
+// those of the other kinds beside 16 bits.
+template <class T>
+constexpr bool has_kind(RowKind kind) {
+  return kind == RowKind::Any || (kind == RowKind::Int8Groups) == (sizeof(T) == 4);
+}
+template <RowKind kKind>
+using KindConstant = std::integral_constant<RowKind, kKind>;
+// Calls use(KindConstant) for a kind that rows of T have.
+template <class T, class Use>
+auto by_kind(RowKind kind, const Use& use) {
+  using enum RowKind;
+  if constexpr (has_kind<T>(Int8Groups)) {
+    if (kind == Int8Groups) return use(KindConstant<Int8Groups>{});
+  } else {
+    if (kind == Int8) return use(KindConstant<Int8>{});
+    if (kind == E4M3) return use(KindConstant<E4M3>{});
+    if (kind == E4M3Groups) return use(KindConstant<E4M3Groups>{});
+  }
+  return use(KindConstant<Any>{});
+}
 
 // What a kernel knows of its spec.
 template <RowKind kKind>
-PLANQ_HD math::AffineSpec<float> known_rows(const math::AffineSpec<float>& given) {
+PLANQ_HD constexpr math::AffineSpec<float> known_rows(const math::AffineSpec<float>& given) {
   if constexpr (kKind == RowKind::Any) return given;
-  constexpr bool kInt8 = kKind == RowKind::Int8;
+  constexpr bool kInGroups = kKind == RowKind::Int8Groups;
+  constexpr bool kInt8 = kKind == RowKind::Int8 || kInGroups;
   constexpr float kMost = kInt8 ? 127.0f : 448.0f;
   return {.q_min = -kMost,
           .q_max = kMost,
@@ -43,7 +69,7 @@ PLANQ_HD math::AffineSpec<float> known_rows(const math::AffineSpec<float>& given
           .output_dtype = kInt8 ? DType::Int8 : DType::Float8E4M3FN,
           .scale_dtype = DType::Float32,
           .mode = Mode::Symmetric,
-          .quotient = Quotient::Divide,
+          .quotient = kInGroups ? Quotient::Ratio : Quotient::Divide,
           .nonfinite = NonFinite::Propagate,
           .include_zero = given.include_zero,
           .convention = Convention::Planq,
@@ -81,7 +107,7 @@ using CodesConstant = std::integral_constant<Codes, kCodes>;
 // enough: rows are bound by memory.
 template <RowKind kKind, class Use>
 __device__ __forceinline__ void by_codes(DType output, const Use& use) {
-  if constexpr (kKind == RowKind::Int8)
+  if constexpr (kKind == RowKind::Int8 || kKind == RowKind::Int8Groups)
     use(CodesConstant<Codes::Byte>{});
   else if constexpr (kKind != RowKind::Any)
     use(CodesConstant<Codes::E4M3>{});
@@ -263,13 +289,17 @@ __device__ __forceinline__ RowParameters vector_parameters(
   return {own, is_fast_given(codes.spec, own, range.high, range.special)};
 }
 
+template <class T>
+inline constexpr bool kHasFormats = sizeof(T) == 2;
+
 template <class T, class F>
 __device__ __forceinline__ void store_format(const RowCodes<T>& codes, const Offsets& at,
                                              int column, const uint4& v, bool active) {
+  static_assert(kPerVector<T> == kFormatEach);
   FormatElements<T> x;
   x.v[0] = v;
   const std::uint32_t peak = format_peak<F>(active ? x.peak() : 0);
-  const float factor = F::kMx ? 0.0f : __ldg(codes.tensor_factor);
+  const float factor = F::kMx ? 0.0f : *codes.tensor_factor;
   const math::FormatScale scale =
       F::scale_of(peak, codes.spec.convention == Convention::MxRoundUp, factor);
   if (!active) return;
@@ -294,18 +324,82 @@ __device__ __forceinline__ RowParameters store_group(const RowCodes<T>& codes, c
   return parameters;
 }
 
+// The codes and the scale of a vector of kind Int8Groups whose group has such a largest magnitude,
+// where the fast way would not do.
+struct UnusualCodes {
+  std::uint32_t word;
+  float scale;
+};
+__device__ __noinline__ inline UnusualCodes unusual_codes(uint4 v, std::int32_t peak) {
+  const math::AffineSpec<float> spec = known_rows<RowKind::Int8Groups>({});
+  KeyRange<float> key_range;
+  key_range.high = peak;
+  const auto own = measured_parameters<float>(spec, key_range, key_range.special()).own;
+  std::uint32_t each[kPerVector<float>];
+#pragma unroll
+  for (int i = 0; i < kPerVector<float>; ++i)
+    each[i] = math::integer_code_of(element_of<float>(v, i), spec, own);
+  return {cuda::pack<Codes::Byte>(each, NibbleOrder::LowFirst),
+          own.poisoned ? math::canonical_nan<float>() : own.scale};
+}
+
+// Measures the group that a vector of kind Int8Groups is in, and stores its codes and, by the first
+// of its lanes, the scale. All lanes call this. Quotients are exact by the scheme of cuda/codes.cuh
+// while peaks are ordinary: zeros stand for a peak whose scale and factor are 1.
+__device__ __forceinline__ void store_int8_group(const RowCodes<float>& codes, const Offsets& at,
+                                                 int column, const uint4& v, bool active) {
+  constexpr math::AffineSpec<float> kSpec = known_rows<RowKind::Int8Groups>({});
+  constexpr float kMost = kSpec.q_max;
+  Collector<float> collector;
+  collector.add_magnitudes(v);
+  const std::int32_t key =
+      subwarp_key_range(collector.key_range(), kInt8Group / kPerVector<float>, true).high;
+  const float peak = __int_as_float(key), span = key == 0 ? kMost : peak;
+  if (!active) return;
+  float scale;
+  std::uint32_t word;
+  if (span >= 0x1p-60f && span <= 0x1p+60f) {
+    scale = quotient<true>(span, kMost, 1 / kMost);
+    const float factor = quotient<true>(kMost, span, inverse_of(span));
+    const Numbers<float> numbers(scale, factor, 0, kSpec);
+    word = encode<float, Codes::Byte, false, false, Bounds::None>(v, numbers, kSpec, codes.order);
+  } else {
+    const UnusualCodes unusual = unusual_codes(v, key);
+    scale = unusual.scale, word = unusual.word;
+  }
+  cuda::store_word<kPerVector<float>>(codes.output + at.at[kCodeRow] + column, word);
+  if (column % kInt8Group == 0)
+    cuda::store_once(static_cast<float*>(codes.scale) + at.at[kScaleRow] +
+                         column / kInt8Group * codes.scale_step,
+                     scale);
+}
+
+// Where a row begins.
+template <RowKind kKind, class T>
+__device__ __forceinline__ Offsets code_places(const RowCodes<T>& codes, std::int64_t row) {
+  if constexpr (kKind == RowKind::Int8Groups)
+    return cuda::offsets_of_axis(codes.rows.axes[0], row);
+  else
+    return cuda::row_offsets(codes.rows, row);
+}
+
 // Stores a row that a team holds. All of the team's threads call this.
 template <RowKind kKind, class T, int kPasses>
 __device__ __forceinline__ void store_held_row(
     const RowCodes<T>& codes, std::int64_t row, const RowTeam& team,
     const cuda::HeldColumns<kPasses, kPerVector<T>>& columns, uint4 (&v)[kPasses]) {
-  const Offsets at = cuda::row_offsets(codes.rows, row);
+  const Offsets at = code_places<kKind>(codes, row);
   bool has[kPasses];
 #pragma unroll
   for (int p = 0; p < kPasses; ++p) {
     has[p] = columns.has(p);
     if (has[p] && codes.floating)
       cuda::store_vector(codes.floating + at.at[kFloatingRow] + columns.at(p), v[p]);
+  }
+  if constexpr (kKind == RowKind::Int8Groups) {
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) store_int8_group(codes, at, columns.at(p), v[p], has[p]);
+    return;
   }
   const math::AffineSpec<float> spec = known_rows<kKind>(codes.spec);
   if constexpr (kKind == RowKind::E4M3Groups) {
@@ -335,11 +429,13 @@ __device__ __forceinline__ void store_held_row(
 #pragma unroll 1
   for (int p = 0; p < kPasses; ++p, column += columns.kStep, move_down(v), move_down(has)) {
     if constexpr (kKind == RowKind::Any) {
-      if (codes.in_format()) {
-        by_format(spec.convention, spec.output_dtype, [&](auto format) {
-          store_format<T, decltype(format)>(codes, at, column, v[0], has[0]);
-        });
-        continue;
+      if constexpr (kHasFormats<T>) {
+        if (codes.in_format()) {
+          by_format(spec.convention, spec.output_dtype, [&](auto format) {
+            store_format<T, decltype(format)>(codes, at, column, v[0], has[0]);
+          });
+          continue;
+        }
       }
       if (codes.given) {
         parameters = vector_parameters(codes, parameters.own, v[0]);
@@ -404,7 +500,7 @@ __device__ __forceinline__ void store_format_group(const RowCodes<T>& codes, con
   const auto key_range =
       warp_key_range(walk_results<T>(result, first, last, team, true, false), true);
   const std::uint32_t peak = __float_as_uint(value_of<T>(max(key_range.high, 0)));
-  const float factor = F::kMx ? 0.0f : __ldg(codes.tensor_factor);
+  const float factor = F::kMx ? 0.0f : *codes.tensor_factor;
   const math::FormatScale scale =
       F::scale_of(peak, codes.spec.convention == Convention::MxRoundUp, factor);
   if (team.rank == 0)
@@ -424,10 +520,11 @@ __device__ __forceinline__ void store_segment(const RowCodes<T>& codes, const Of
     return walk_bytes(codes, at, result, first, last, team,
                       [&](float x) { return math::given_code(x, spec, own); });
   }
-  if (codes.in_format())
-    return by_format(spec.convention, spec.output_dtype, [&](auto format) {
-      store_format_group<T, decltype(format)>(codes, at, result, segment, first, last, team);
-    });
+  if constexpr (kHasFormats<T>)
+    if (codes.in_format())
+      return by_format(spec.convention, spec.output_dtype, [&](auto format) {
+        store_format_group<T, decltype(format)>(codes, at, result, segment, first, last, team);
+      });
   const bool symmetric = spec.mode == Mode::Symmetric;
   const auto range_by = [&](int round, bool finite) {
     return team.range(round, walk_results<T>(result, first, last, team, symmetric, finite),
@@ -480,6 +577,9 @@ Reason rejects_row_codes(const Shape& shape, DType output_dtype, const Quantized
     return Reason::refuse(ReasonKind::DType, "computes codes, not ", name_of(output_dtype));
   const Reason reason = expect(ReasonKind::DType, "norm_dtype", kType, how.norm_dtype);
   if (!reason.accepted()) return reason;
+  if (is_format(how.convention) && !kHasFormats<math::Stored<kType>>)
+    return refuse("makes no codes by the convention ", name_of(how.convention), " of ",
+                  name_of(kType));
   if (how.scale_given && how.scope.kind != ScopeKind::Tensor)
     return refuse("takes the scale of a tensor, not those of a ", name_of(how.scope.kind));
   const std::int64_t group = group_of(shape, how);
@@ -557,6 +657,11 @@ RowKind kind_of(const RowCodes<T>& codes) {
   };
   const bool grouped = codes.group < codes.length;
   if (codes.given) return RowKind::Any;
+  if constexpr (has_kind<T>(RowKind::Int8Groups)) {
+    const bool known = codes.group == kInt8Group && cuda::is_one_axis(codes.rows) &&
+                       is_all_of(known_rows<RowKind::Int8Groups>(codes.spec));
+    return known ? RowKind::Int8Groups : RowKind::Any;
+  }
   if (!grouped && is_all_of(known_rows<RowKind::Int8>(codes.spec))) return RowKind::Int8;
   if (!is_all_of(known_rows<RowKind::E4M3>(codes.spec))) return RowKind::Any;
   return grouped ? RowKind::E4M3Groups : RowKind::E4M3;

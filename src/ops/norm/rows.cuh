@@ -97,11 +97,13 @@ __device__ __forceinline__ OffsetsOf<kElementOperands> row_places(const RowArgs&
 
 // --- Sums ----------------------------------------------------------------------------------------
 
-// The threads that have a row: a warp of a block of some, or a whole block.
-enum class RowTeam { Warp, Block };
+// The threads that have a row: a warp of a block of some, or a whole block, which may have as many
+// as half of the largest.
+enum class RowTeam { Warp, HalfBlock, Block };
 
 // The sum over a team, for each of its threads. The warps of a block leave theirs in `shared`: each
-// has the part behind that of the warp before it.
+// has the part behind that of the warp before it. Lanes beyond the last warp's add nothing, and of
+// half a block both halves of a warp join the same.
 template <RowTeam kTeam, int kPasses>
 __device__ __forceinline__ float team_sum(float (&passes)[kPasses], float (&shared)[kMostWarps]) {
   const cuda::AddNeighbours join;
@@ -116,7 +118,9 @@ __device__ __forceinline__ float team_sum(float (&passes)[kPasses], float (&shar
     if (lane == 0) shared[warp] = own;
     __syncthreads();
     const int warps = static_cast<int>(blockDim.x) / kWarp;
-    return cuda::join_lanes(lane < warps ? shared[lane] : math::kNoTerm, join);
+    constexpr int kLanes = (kTeam == RowTeam::HalfBlock ? kHalfThreads : kMostThreads) / kWarp;
+    const int own_warp = lane % kLanes;
+    return cuda::join_lanes<kLanes>(own_warp < warps ? shared[own_warp] : math::kNoTerm, join);
   }
 }
 
@@ -145,6 +149,8 @@ __device__ __forceinline__ void keep(const Columns<kPasses>& columns, T* to,
 template <int kPasses>
 constexpr bool kReadsEarly = kPasses == 1;
 
+// The compiler loads weights when the row has come, wherever that is written. Then they are in L2
+// or on their way there, since the kernel ahead still ran.
 __device__ __forceinline__ void prefetch(const void* weights, DType type,
                                          const Columns<1>& columns) {
   const int size = type == DType::Float32 ? 4 : 2;
@@ -160,12 +166,6 @@ struct RawRow {
   __device__ __forceinline__ RawRow(const RowArgs& args, const RowTypes& types,
                                     const OffsetsOf<kElementOperands>& at,
                                     const Columns<kPasses>& columns) {
-    // The compiler loads weights when the row has come, wherever that is written. Then they are
-    // under way.
-    if constexpr (kReadsEarly<kPasses>) {
-      prefetch(args.weight, types.weight, columns);
-      if (types.bias != DType::Unset) prefetch(args.bias, types.bias, columns);
-    }
     input.load(args.input, at.at[kInputPlace], cuda::kElement, columns);
     if (types.has_residual())
       residual.load(args.residual, at.at[kResidualPlace], types.residual, columns);
@@ -310,7 +310,9 @@ template <bool kCentred, int kPasses, int kThreads, Types kTypes, class End>
 __global__ void __launch_bounds__(kThreads, kMostThreads / kThreads)
     normalize_held(const __grid_constant__ NormArgs<End> args) {
   __shared__ float shared[2][kMostWarps];
-  constexpr RowTeam kTeam = kThreads == kFewThreads ? RowTeam::Warp : RowTeam::Block;
+  constexpr RowTeam kTeam = kThreads == kFewThreads    ? RowTeam::Warp
+                            : kThreads == kHalfThreads ? RowTeam::HalfBlock
+                                                       : RowTeam::Block;
   constexpr bool kIsWarp = kTeam == RowTeam::Warp;
   const int thread = static_cast<int>(threadIdx.x);
   const auto columns =
@@ -318,6 +320,11 @@ __global__ void __launch_bounds__(kThreads, kMostThreads / kThreads)
   const int teams = kIsWarp ? static_cast<int>(blockDim.x) / kWarp : 1;
   const int team = kIsWarp ? thread / kWarp : 0;
   const RowTypes types = known_types<kTypes>(args);
+  if constexpr (kReadsEarly<kPasses>) {
+    prefetch(args.weight, types.weight, columns);
+    if (types.bias != DType::Unset) prefetch(args.bias, types.bias, columns);
+  }
+  cuda::follow_previous();
 #pragma unroll 1
   for (int64_t row = int64_t{blockIdx.x} * teams + team; row < args.rows;
        row += int64_t{gridDim.x} * teams) {
@@ -414,6 +421,7 @@ template <bool kCentred, class End>
 __global__ void __launch_bounds__(kFewThreads)
     normalize_scattered(const __grid_constant__ NormArgs<End> args) {
   __shared__ float runs[kMostRuns], warps[kMostWarps];
+  cuda::follow_previous();
 #pragma unroll 1
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const ScatteredRow own = {args, cuda::row_offsets(args.layout, row)};
@@ -488,6 +496,7 @@ Status preload_norms(const RowTypes& types) {
 struct Team {
   Types types;
   int passes, lanes, teams;  // vectors of a thread, threads of a row, rows of a block
+  bool dependent;            // has_dependent_launches()
 
   bool is_warp() const { return lanes == kWarp && passes <= kWarpPasses; }
 };
@@ -498,15 +507,17 @@ Team team_of(const Norm& norm, const Device& device) {
       cuda::is_one_axis(norm.layout.rows) ? known_of<End>(row_types(norm)) : Types::Any;
   const int64_t vectors = norm.length() / kEach, multiprocessors = device.multiprocessors;
   const bool few = norm.rows <= 2 * multiprocessors;
+  const bool dependent = has_dependent_launches(device.arch);
   if (vectors <= kWarp || (!few && vectors <= kWarpPasses * kWarp)) {
     const int64_t wanted = norm.rows / (4 * std::max<int64_t>(multiprocessors, 1));
     return {types, vectors > kWarp ? kWarpPasses : 1, kWarp,
-            static_cast<int>(std::clamp<int64_t>(wanted, 1, kFewWarps))};
+            static_cast<int>(std::clamp<int64_t>(wanted, 1, kFewWarps)), dependent};
   }
   // Few rows: as many threads as there are.
   const int several = types == Types::Any ? kBlockPasses<Types::Any> : kBlockPasses<Types::Alike>;
   const int passes = few && vectors <= kMostThreads ? 1 : several;
-  return {types, passes, static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp, 1};
+  const auto lanes = static_cast<int>(cuda::ceil_div(vectors, passes * kWarp)) * kWarp;
+  return {types, passes, lanes, 1, dependent};
 }
 
 template <bool kCentred, class End, Types kTypes>
@@ -570,7 +581,8 @@ Status launch_held(const Norm& norm, const Team& team, const typename End::Args&
                    Bound& bound) {
   const cuda::Grid grid = {
       .blocks = std::min(cuda::ceil_div(norm.rows, team.teams), cuda::kMaxIndex),
-      .threads = dim3(static_cast<unsigned>(team.lanes * team.teams))};
+      .threads = dim3(static_cast<unsigned>(team.lanes * team.teams)),
+      .dependent = team.dependent};
   return cuda::launch(kernel_of<kCentred, End>(team), grid, NormArgs<End>{arguments_of(norm), end},
                       bound);
 }
@@ -581,7 +593,8 @@ Status launch_norm(const Norm& norm, bool held, const typename End::Args& end, c
   if (norm.rows == 0) return Status::success();
   if (held) return launch_held<kCentred, End>(norm, team_of<End>(norm, device), end, bound);
   const cuda::Grid grid = {.blocks = std::min(norm.rows, cuda::kMaxIndex),
-                           .threads = dim3(kFewThreads)};
+                           .threads = dim3(kFewThreads),
+                           .dependent = has_dependent_launches(device.arch)};
   return cuda::launch(normalize_scattered<kCentred, End>, grid,
                       NormArgs<End>{arguments_of(norm), end}, bound);
 }
@@ -590,18 +603,26 @@ Status launch_norm(const Norm& norm, bool held, const typename End::Args& end, c
 template <bool kCentred>
 Status launch_codes(const Norm& norm, const affine::RowCodesOf<Element>& codes,
                     const Device& device, Bound& bound) {
+  using enum affine::RowKind;
   const bool held = is_held(norm) && codes.held;
-  if constexpr (!kCentred) {
-    using enum affine::RowKind;
-    const Team team = team_of<StoreCodes<Int8>>(norm, device);  // and of the others
-    const bool known = held && norm.rows > 0 && !team.is_warp();
-    const affine::RowKind kind = known ? kind_of(codes.args) : Any;
-    if (kind == Int8) return launch_held<kCentred, StoreCodes<Int8>>(norm, team, codes.args, bound);
-    if (kind == E4M3) return launch_held<kCentred, StoreCodes<E4M3>>(norm, team, codes.args, bound);
-    if (kind == E4M3Groups)
-      return launch_held<kCentred, StoreCodes<E4M3Groups>>(norm, team, codes.args, bound);
+  const auto of_any = [&] {
+    return launch_norm<kCentred, StoreAnyCodes>(norm, held, codes.args, device, bound);
+  };
+  if constexpr (kCentred) {
+    return of_any();
+  } else {
+    const bool known = held && norm.rows > 0;
+    return affine::by_kind<Element>(known ? kind_of(codes.args) : Any, [&](auto kind) {
+      using End = StoreCodes<kind>;
+      if constexpr (kForAll<End>) {
+        return of_any();
+      } else {
+        const Team team = team_of<End>(norm, device);
+        return team.is_warp() ? of_any()
+                              : launch_held<kCentred, End>(norm, team, codes.args, bound);
+      }
+    });
   }
-  return launch_norm<kCentred, StoreAnyCodes>(norm, held, codes.args, device, bound);
 }
 
 // --- Kernels of the registry ---------------------------------------------------------------------
@@ -647,9 +668,9 @@ struct CodeKernels {
     const RowTypes types = row_types(descriptor.as<Fields>());
     if constexpr (!kCentred) {
       using enum affine::RowKind;
-      PLANQ_TRY((preload_norms<kCentred, StoreCodes<Int8>>(types)));
-      PLANQ_TRY((preload_norms<kCentred, StoreCodes<E4M3>>(types)));
-      PLANQ_TRY((preload_norms<kCentred, StoreCodes<E4M3Groups>>(types)));
+      for (const affine::RowKind each : {Int8, E4M3, E4M3Groups, Int8Groups})
+        PLANQ_TRY(affine::by_kind<Element>(
+            each, [&](auto kind) { return preload_norms<kCentred, StoreCodes<kind>>(types); }));
     }
     return preload_norms<kCentred, StoreAnyCodes>(types);
   }
@@ -661,11 +682,8 @@ struct CodeKernels {
     return launch_codes<kCentred>(norm, codes, call.device, bound);
   }
   static constexpr auto kernels(std::string_view op) {
-    if constexpr (sizeof(Element) == 2)
-      return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda>(op, "rows", rejects,
-                                                                                prepare, bind)};
-    else
-      return std::array<Kernel, 0>{};
+    return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda>(op, "rows", rejects,
+                                                                              prepare, bind)};
   }
 };
 

@@ -1,8 +1,8 @@
-// The CUDA kernels of the family, on a processor: see tests/support/emulated.
+// The CUDA kernels of the family, on a processor: see tests/support/emulated. PLANQ_ELEMENT is the
+// type of the input.
 #include "call.h"
 #include "codes.h"
 #include "cuda/launch.cuh"
-#define PLANQ_ELEMENT Float16
 #include "ops/activation/activation/cuda.cuh"
 
 namespace {
@@ -24,7 +24,7 @@ extern "C" void run_activation(const Shape* shape, int function, bool gated, int
   fields.function = static_cast<ActivationFunction>(function);
   fields.gated = gated;
   fields.layout = static_cast<GateLayout>(layout);
-  fields.input_dtype = DType::Float16;
+  fields.input_dtype = cuda::kElement;
   if (output_type == 0) run<DType::Float16>(fields, multiprocessors, given);
   if (output_type == 1) run<DType::BFloat16>(fields, multiprocessors, given);
   if (output_type == 2) run<DType::Float32>(fields, multiprocessors, given);
@@ -40,7 +40,7 @@ extern "C" void run_codes(const Shape* shape, int function, bool gated, int layo
   fields.function = static_cast<ActivationFunction>(function);
   fields.gated = gated;
   fields.layout = static_cast<GateLayout>(layout);
-  fields.input_dtype = DType::Float16;
+  fields.input_dtype = cuda::kElement;
   fields.output_dtype = emulated::enumerator<DType>(words[0]);
   fields.quantized = emulated::codes_from(words, numbers);
   emulated::run(fields, given, std::size(activation::kOperands), multiprocessors,

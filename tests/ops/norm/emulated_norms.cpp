@@ -30,12 +30,10 @@ template <class Fields, norm::Norm (*kNormOf)(const Call&), bool kCentred, int k
 void run(Fields fields, const char* const* words, const double* numbers, std::size_t operands,
          int multiprocessors, const emulated::Given* given) {
   using Codes = norm::CodeKernels<Fields, kNormOf, kCentred, kOutput>;
-  if constexpr (sizeof(cuda::Element) == 2) {
-    if (words) {
-      fields.output_dtype = emulated::enumerator<DType>(words[0]);
-      fields.quantized = emulated::codes_from(words, numbers);
-      return emulated::run(fields, given, operands, multiprocessors, Codes::bind);
-    }
+  if (words) {
+    fields.output_dtype = emulated::enumerator<DType>(words[0]);
+    fields.quantized = emulated::codes_from(words, numbers);
+    return emulated::run(fields, given, operands, multiprocessors, Codes::bind);
   }
   using Floats = norm::FloatKernels<Fields, kNormOf, kCentred>;
   emulated::run(fields, given, operands, multiprocessors, Floats::bind);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import pytest
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.affine.quantized_output import is_coded
 from planq.audit.ops.norm.adapter import NormTests
+from planq.audit.ops.norm.cases import Case
 from planq.audit.ops.norm.layer_norm.adapter import TESTS as LAYER
 from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS
-from planq.audit.reference.formats import Arrays
-from support import vllm
+from planq.audit.reference.formats import FLOATS, Arrays
+from support import int8_groups, vllm
 from support.emulated_codes import codes_of, is_fused
 from support.emulated_operands import assert_same, held_by, listed
 from support.emulation import emulated
@@ -118,7 +119,6 @@ def test_rows_have_the_bits_of_the_reference(
 @pytest.mark.parametrize("multiprocessors", [1, 1000])
 @pytest.mark.parametrize("past", [0, 1, 8])
 @pytest.mark.parametrize("tests", [RMS, LAYER], ids=["rms_norm", "layer_norm"])
-@pytest.mark.parametrize("kernels", ["bfloat16"], indirect=True)
 def test_codes_have_the_bits_of_the_reference(
     kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int, multiprocessors: int
 ) -> None:
@@ -130,9 +130,53 @@ def test_codes_have_the_bits_of_the_reference(
         check(kernels[1], tests, case, past, multiprocessors)
 
 
+@dataclass(frozen=True)
+class GroupCase(Case):
+    """Rows whose groups have every largest magnitude."""
+
+    def inputs(self) -> Arrays:
+        """By their weights."""
+        made = super().inputs()
+        weight = int8_groups.weights(self.problem.shape[-1], self.seed)
+        return {**made, "weight": weight.astype(FLOATS[self.problem.weight_dtype].dtype)}
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 1000])
+@pytest.mark.parametrize("past", [0, 1, 8])
+@pytest.mark.parametrize("kernels", ["float32"], indirect=True)
+def test_codes_of_groups_for_ggufs_products(
+    kernels: tuple[str, ctypes.CDLL], past: int, multiprocessors: int
+) -> None:
+    """Of rows that blocks hold, a vector for each thread and several, and of rows of warps."""
+    shapes = ((1, 640), (1, 2048), (3, 672), (9, 320), (40, 64), (2, 4128), (1, 32), (3, 16384))
+    for place, shape in enumerate(shapes):
+        for residual, weight in (
+            (None, "float32"),
+            ("float32", "float32"),
+            ("float16", "bfloat16"),
+        ):
+            seed = place + len(residual or "")
+            problem = RMS.make_problem(
+                shape=shape,
+                input_dtype="float32",
+                weight_dtype=weight,
+                residual_dtype=residual,
+                also_output=place % 2 == 0,
+                **RMS.others[place % len(RMS.others)],
+                **int8_groups.CODES,
+            )
+            data = ("normal", "nonfinite", "ties", "patterns")[seed % 4]
+            check(
+                kernels[1],
+                RMS,
+                GroupCase(problem, RMS.formula, data, 1e-6, seed),
+                past,
+                multiprocessors,
+            )
+
+
 @pytest.mark.parametrize("past", [0, 1])
 @pytest.mark.parametrize("tests", [RMS, LAYER], ids=["rms_norm", "layer_norm"])
-@pytest.mark.parametrize("kernels", ["bfloat16"], indirect=True)
 def test_vllms_codes_about_their_bound(
     kernels: tuple[str, ctypes.CDLL], tests: NormTests, past: int
 ) -> None:

@@ -195,6 +195,7 @@ struct CodeArgs {
 };
 
 constexpr int kResults = affine::kPerVector<Element>;
+constexpr bool kHasGroups = affine::has_kind<Element>(affine::RowKind::Int8Groups);
 
 // What is read for a vector of results.
 template <Given kGiven>
@@ -206,6 +207,13 @@ struct Sources {
   __device__ __forceinline__ void load(const CodeArgs& args, const ElementOffsets& at, int column) {
     gate.load(args.gate + at.at[kGateSide] + column * (kPairs ? 2 : 1));
     if constexpr (kSides) up.load(args.up + at.at[kUpSide] + column);
+  }
+  // The same for the only vector of a thread. The assembler would load the up side when the
+  // function has been computed: `nothing`, which is 0, makes the gate wait for it.
+  __device__ __forceinline__ void load_together(const CodeArgs& args, const ElementOffsets& at,
+                                                int column, std::uint32_t nothing) {
+    load(args, at, column);
+    if constexpr (kSides) gate.words[0] |= up.words[0] & nothing;
   }
   template <class F>
   __device__ __forceinline__ uint4 results(const F& function) const {
@@ -233,6 +241,7 @@ __device__ __forceinline__ F function_of(const CodeArgs& args) {
 template <Given kGiven, int kPasses, class F, affine::RowKind kKind>
 __global__ void __launch_bounds__(kRowThreads)
     activate_held(const __grid_constant__ CodeArgs args) {
+  cuda::follow_previous();
   if (args.cluster > 1 && args.codes.measures_rows())
     affine::open_exchange<Element>(args.cluster, args.codes.spec.mode == Mode::Symmetric);
   const int threads = static_cast<int>(blockDim.x);
@@ -267,6 +276,7 @@ constexpr int kTableThreads = kSmallTable ? 512 : 1024, kTableVectors = kSmallTa
 template <Given kGiven, affine::RowKind kKind>
 __global__ void __launch_bounds__(kTableThreads, kTableBlocks)
     activate_tabulated(const __grid_constant__ CodeArgs args) {
+  cuda::follow_previous();
   Tabulated function = {args.function};
   function.open(cuda::dynamic_shared());
   const auto columns =
@@ -287,9 +297,38 @@ __global__ void __launch_bounds__(kTableThreads, kTableBlocks)
   }
 }
 
+// Groups of 32 know nothing of each other: a thread has one vector, wherever its row begins.
+constexpr int kGroupThreads = 256, kFewGroupThreads = 64;
+
+struct GroupArgs : CodeArgs {
+  cuda::Divider vectors;      // of a row
+  std::uint32_t nothing = 0;  // see Sources::load_together()
+};
+
+template <Given kGiven, class F>
+__global__ void __launch_bounds__(kGroupThreads)
+    activate_groups(const __grid_constant__ GroupArgs args) {
+  const auto place = static_cast<std::uint32_t>(blockIdx.x * blockDim.x + threadIdx.x);
+  const std::uint32_t row = args.vectors.quotient(place);
+  const bool exists = row < args.rows;
+  const cuda::HeldColumns<1, kResults> columns(
+      static_cast<int>(place - row * args.vectors.divisor) * kResults,
+      exists ? args.codes.length : 0);
+  cuda::follow_previous();
+  // Beyond the last row: its vectors.
+  const auto from = exists ? row : static_cast<std::uint32_t>(args.rows - 1);
+  Sources<kGiven> sources;
+  const ElementOffsets at = cuda::offsets_of_axis(args.layout.axes[0], from);
+  sources.load_together(args, at, columns.at(0), args.nothing);
+  uint4 v[1] = {sources.results(function_of<F>(args))};
+  affine::store_held_row<affine::RowKind::Int8Groups>(args.codes, row, {cuda::kWarp, 1}, columns,
+                                                      v);
+}
+
 template <Given kGiven>
 __global__ void __launch_bounds__(kScatteredThreads)
     activate_scattered(const __grid_constant__ CodeArgs args) {
+  cuda::follow_previous();
 #pragma unroll 1
   for (std::int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const ElementOffsets at = cuda::row_offsets(args.layout, row);
@@ -333,7 +372,7 @@ template <Given kGiven, int kPasses>
 HeldKernel held_kernel(ActivationFunction function, affine::RowKind kind) {
   using enum affine::RowKind;
   using Silu = Fixed<ActivationFunction::Silu>;
-  if constexpr (kGiven == Given::Sides) {
+  if constexpr (kGiven == Given::Sides && affine::has_kind<Element>(Int8)) {
     const bool silu = function == ActivationFunction::Silu;
     if (silu && kind == Int8) return activate_held<kGiven, kPasses, Silu, Int8>;
     if (silu && kind == E4M3) return activate_held<kGiven, kPasses, Silu, E4M3>;
@@ -346,7 +385,7 @@ HeldKernel held_kernel(ActivationFunction function, affine::RowKind kind) {
 // that is known. Null: none takes this call.
 template <Given kGiven>
 HeldKernel table_kernel(ActivationFunction function, affine::RowKind kind) {
-  if constexpr (kGiven == Given::Sides) {
+  if constexpr (kGiven == Given::Sides && kHasTable) {
     if (takes_table(function) && kind == affine::RowKind::Int8)
       return activate_tabulated<kGiven, affine::RowKind::Int8>;
     if (takes_table(function) && kind == affine::RowKind::E4M3)
@@ -366,9 +405,43 @@ HeldKernel table_kernel(const CodeArgs& args, const Device& device) {
   return table_kernel<kGiven>(args.function, affine::kind_of(args.codes));
 }
 
+using GroupKernel = void (*)(GroupArgs);
+
+// Of groups there are kernels of their own for the gates of language models.
+template <Given kGiven>
+GroupKernel group_kernel(ActivationFunction function) {
+  if constexpr (kGiven == Given::Sides) {
+    using enum ActivationFunction;
+    if (function == Silu) return activate_groups<kGiven, Fixed<Silu>>;
+    if (function == GeluTanh) return activate_groups<kGiven, Fixed<GeluTanh>>;
+  }
+  return activate_groups<kGiven, AnyFunction>;
+}
+
+// Rows of kind Int8Groups along one axis, where 31 bits number their vectors.
+template <Given kGiven>
+Status launch_groups(const CodeArgs& args, std::int64_t vectors, const Call& call, Bound& bound) {
+  const auto of_row = static_cast<std::uint32_t>(args.codes.length / kResults);
+  const bool few = vectors <= std::int64_t{call.device.multiprocessors} * 2 * kGroupThreads;
+  const int threads = few ? kFewGroupThreads : kGroupThreads;
+  const cuda::Grid grid = {.blocks = cuda::ceil_div(vectors, threads),
+                           .threads = dim3(static_cast<unsigned>(threads)),
+                           .dependent = has_dependent_launches(call.device.arch)};
+  return cuda::launch(group_kernel<kGiven>(args.function), grid,
+                      GroupArgs{args, cuda::Divider(of_row)}, bound);
+}
+
 template <Given kGiven>
 Status launch_codes(const CodeArgs& given, bool held, const Call& call, Bound& bound) {
   CodeArgs args = given;
+  const affine::RowKind kind = held ? affine::kind_of(args.codes) : affine::RowKind::Any;
+  const bool dependent = has_dependent_launches(call.device.arch);
+  if constexpr (kHasGroups) {
+    const std::int64_t vectors = args.rows * (args.codes.length / kResults);
+    if (kind == affine::RowKind::Int8Groups && cuda::is_one_axis(args.layout) &&
+        vectors <= cuda::kMaxIndex - kGroupThreads)
+      return launch_groups<kGiven>(args, vectors, call, bound);
+  }
   if (const HeldKernel kernel = held ? table_kernel<kGiven>(args, call.device) : nullptr) {
     const std::int64_t warps =
         cuda::ceil_div(args.codes.length, kTableVectors * kResults * cuda::kWarp);
@@ -376,20 +449,22 @@ Status launch_codes(const CodeArgs& given, bool held, const Call& call, Bound& b
         .blocks = std::min<std::int64_t>(args.rows,
                                          std::max(call.device.multiprocessors, 1) * kTableBlocks),
         .threads = dim3(static_cast<unsigned>(warps * cuda::kWarp)),
+        .dependent = dependent,
         .shared_bytes = Tabulated::Table::kBytes};
     return cuda::launch(kernel, grid, args, bound);
   }
   const RowSpread spread = spread_of(args.codes.length, args.rows, call.device);
   if (!held || spread.cluster > kMostCluster || args.rows > cuda::kMaxIndex / kMostCluster) {
     const cuda::Grid grid = {.blocks = std::min(args.rows, cuda::kMaxIndex),
-                             .threads = dim3(kScatteredThreads)};
+                             .threads = dim3(kScatteredThreads),
+                             .dependent = dependent};
     return cuda::launch(activate_scattered<kGiven>, grid, args, bound);
   }
   args.cluster = spread.cluster;
   const cuda::Grid grid = {.blocks = args.rows * spread.cluster,
                            .threads = dim3(static_cast<unsigned>(spread.threads)),
-                           .cluster = spread.cluster};
-  const affine::RowKind kind = affine::kind_of(args.codes);
+                           .cluster = spread.cluster,
+                           .dependent = dependent};
   return cuda::launch(spread.passes == 1 ? held_kernel<kGiven, 1>(args.function, kind)
                                          : held_kernel<kGiven, kSeveral>(args.function, kind),
                       grid, args, bound);
@@ -404,6 +479,7 @@ Status preload_codes(ActivationFunction function) {
     if (const HeldKernel kernel = table_kernel<kGiven>(function, kind))
       PLANQ_TRY(cuda::preload(kernel, Tabulated::Table::kBytes));
   }
+  if constexpr (kHasGroups) PLANQ_TRY(cuda::preload(group_kernel<kGiven>(function)));
   return cuda::preload(activate_scattered<kGiven>);
 }
 
@@ -417,9 +493,7 @@ Status by_given(const Fields& f, const Use& use) {
   return use(GivenConstant<Given::Sides>{});
 }
 
-// A template, so that a type without such kernels compiles none.
-template <class T>
-struct CodeKernelsOf {
+struct CodeKernels {
   static Reason rejects(const Descriptor& descriptor, const Device&) {
     const Fields& f = descriptor.as<Fields>();
     const Reason reason = expect(ReasonKind::DType, "input_dtype", cuda::kElement, f.input_dtype);
@@ -453,14 +527,10 @@ struct CodeKernelsOf {
     });
   }
   static constexpr auto kernels() {
-    if constexpr (sizeof(T) == 2)
-      return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda, 90>(
-          "activation", "rows", rejects, prepare, bind)};
-    else
-      return std::array<Kernel, 0>{};
+    return std::array{affine::quantized_kernel<cuda::kElement, Backend::Cuda, 90>(
+        "activation", "rows", rejects, prepare, bind)};
   }
 };
-using CodeKernels = CodeKernelsOf<Element>;
 
 // --- Kernels of the registry ---------------------------------------------------------------------
 
