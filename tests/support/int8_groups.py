@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from planq.audit.ops.affine.quantized_output import OF_GGUF
 from planq.audit.reference import inputs
 from planq.audit.reference.formats import Array
 
 F32 = np.float32
 GROUP = 32
-CODES: dict[str, Any] = {
-    "output_dtype": "int8",
-    "scope": ("group", GROUP, -1),
-    "scale_dtype": "float32",
-    "quotient": "ratio",
-}
+CODES = OF_GGUF
 """The fields of a problem, as `planq.networks.gemma3` asks for them."""
 
 # Largest magnitudes about which a division or a product ends to be ordinary: of zeros, subnormal

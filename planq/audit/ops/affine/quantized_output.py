@@ -34,6 +34,13 @@ FORMATS = (
 # vLLM's: none, below most ranges of results, and among them.
 RANGE_BOUNDS = (None, 0.001, 0.5, 2.0, 1200.0)
 GROUPS = (8, 16, 32, 64, 128, 256, 7, 5, 1000)
+# The codes that products with GGUF's weights take.
+OF_GGUF: dict[str, Any] = {
+    "output_dtype": "int8",
+    "scope": ("group", 32, -1),
+    "scale_dtype": "float32",
+    "quotient": "ratio",
+}
 GIVEN: tuple[ScopeSpec, ...] = (("tensor",), ("channel", -1), ("token",), ("group", 32, -1))
 
 

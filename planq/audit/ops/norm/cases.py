@@ -13,6 +13,7 @@ import numpy as np
 
 from planq.audit.ops.affine.quantized_output import (
     NAMES,
+    OF_GGUF,
     chosen_fields,
     parameters,
     shared_by_rows,
@@ -176,6 +177,8 @@ CODED_SHAPES = (
     (2, 16384),
     (40, 256),
 )
+# Of float32 with the codes that GGUF's products take.
+WIDE_SHAPES = ((1, 640), (2, 2048), (40, 96), (300, 640), (2, 5120))
 
 
 def coded_cases(
@@ -194,4 +197,9 @@ def coded_cases(
         )
         kind, eps = KINDS[(turn + place // 8) % len(KINDS)], EPS[place % len(EPS)]
         found.append(Case(problem, formula, kind, eps, 5000 + place))
+    for place, shape in enumerate(WIDE_SHAPES):
+        residual = (None, "float32", "float16")[place % 3]
+        types = {"input_dtype": "float32", "weight_dtype": "float32", "residual_dtype": residual}
+        problem = make(shape=shape, **types, **others[place % len(others)], **OF_GGUF)
+        found.append(Case(problem, formula, KINDS[place], EPS[place], 6000 + place))
     return tuple(found)

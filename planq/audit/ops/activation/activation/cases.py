@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from planq.audit.ops.activation.activation.reference import Problem, activation
-from planq.audit.ops.affine.quantized_output import chosen_fields, parameters, shared_by_rows
+from planq.audit.ops.affine.quantized_output import (
+    OF_GGUF,
+    chosen_fields,
+    parameters,
+    shared_by_rows,
+)
 from planq.audit.ops.elementwise.elements import (
     DATA,
     EMPTY,
@@ -89,6 +94,16 @@ CODED_SHAPES = (
     *((5, 64), (3, 4, 7), (2, 4096), (70, 8), (3, 520), (2, 14336), (30, 512), (2, 2, 96)),
     *((3, 1025), (64,), (1, 28672), (1, 40000), (40, 256), (2, 4104)),
 )
+# Of float32: what GGUF's products take, and pairs that are no whole vectors.
+TOKENS = {"output_dtype": "float8_e4m3fn"}
+WIDE = (
+    ("gelu_tanh", GATES[4], (1, 2048), OF_GGUF),
+    ("silu", GATES[4], (40, 96), OF_GGUF),
+    ("gelu_erf", GATES[3], (3, 640), OF_GGUF),
+    ("silu", GATES[0], (2, 2, 96), OF_GGUF),
+    ("gelu_tanh", GATES[3], (3, 1025), TOKENS),
+    ("silu", GATES[3], (3, 4, 7), TOKENS),
+)
 
 
 @cache
@@ -102,4 +117,7 @@ def coded_cases() -> tuple[Case, ...]:
         shape = CODED_SHAPES[turn % len(CODED_SHAPES)]
         problem = Problem(shape, function, gated, layout, **fields)
         found.append(Case(problem, DATA[(turn + place // 8) % len(DATA)], 5000 + place))
+    for function, gate, shape, codes in WIDE:
+        problem = Problem(shape, function, *gate, "float32", **codes)
+        found.append(Case(problem, DATA[len(found) % len(DATA)], 5000 + len(found)))
     return tuple(found)
