@@ -39,14 +39,13 @@ def norm_problems() -> list[Any]:
                 for residual in (None, dtype):
                     fields = {**own, "residual_dtype": residual, **others}
                     found.append((tests, {**fields, "output_dtype": dtype}))
-                    if dtype != "float32":
-                        found += [(tests, {**fields, **codes_of(dtype, to)}) for to in MOST_CODES]
-                        if shape[1] % GROUP == 0:
-                            grouped = {
-                                **codes_of(dtype, "float8_e4m3fn"),
-                                "scope": ("group", GROUP, -1),
-                            }
-                            found.append((tests, {**fields, **grouped}))
+                    found += [(tests, {**fields, **codes_of(dtype, to)}) for to in MOST_CODES]
+                    if shape[1] % GROUP == 0:
+                        grouped = {
+                            **codes_of(dtype, "float8_e4m3fn"),
+                            "scope": ("group", GROUP, -1),
+                        }
+                        found.append((tests, {**fields, **grouped}))
                 other = DTYPES[(DTYPES.index(dtype) + 1) % 3]
                 found.append((tests, {**own, "weight_dtype": other, "residual_dtype": dtype}))
     return found
