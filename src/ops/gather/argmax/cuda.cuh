@@ -93,6 +93,7 @@ __device__ __forceinline__ void exchange_keys(Exchange& exchange, int64_t key, i
 
 __global__ void __launch_bounds__(kThreads, kBlocks)
     largest_of_rows(const __grid_constant__ ArgmaxArgs args) {
+  cuda::follow_previous();
   __shared__ Exchange exchange;
   const int cluster = args.cluster;
   if (cluster > 1) open_exchange(exchange, cluster);
@@ -138,6 +139,7 @@ Status bind(const Call& call, Bound& bound) {
   grid.blocks = std::min(count, int64_t{1} << 30) * cluster;
   grid.threads = dim3(static_cast<unsigned>(threads));
   grid.cluster = cluster;
+  grid.dependent = has_dependent_launches(call.device.arch);
   return cuda::launch(largest_of_rows, grid, args, bound);
 }
 

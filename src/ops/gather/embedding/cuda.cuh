@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/architectures.h"
 #include "core/sku.h"
 #include "cuda/counter.cuh"
 #include "cuda/element.cuh"
@@ -46,6 +47,7 @@ struct GatherArgs {
 
 template <DType kTableType, int kCount>
 __global__ void __launch_bounds__(kThreads) gather_rows(const __grid_constant__ GatherArgs args) {
+  cuda::follow_previous();
   if (blockIdx.x >= args.row_blocks)
     return args.invalid.count<kThreads>(blockIdx.x - args.row_blocks, [&](int64_t at) {
       return !args.rows.has(args.rows.index(args.rows.space.offsets(at).at[0]));
@@ -96,6 +98,8 @@ Status launch_rows(const Call& call, Bound& bound) {
                            cuda::Counter(rows.size(), given[kInvalid].data, call.device),
                            grid.blocks};
   grid.blocks += args.invalid.blocks;
+  // A kernel behind a clearing waits for it by the stream's order.
+  grid.dependent = args.invalid.blocks == 1 && has_dependent_launches(call.device.arch);
   PLANQ_TRY(args.invalid.clear(bound));
   return cuda::launch(gather_rows<kTableType, kCount>, grid, args, bound);
 }

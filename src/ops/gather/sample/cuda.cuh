@@ -208,6 +208,7 @@ __device__ __forceinline__ void sample_row(Team& team, const SampleArgs& args, i
 
 __global__ void __launch_bounds__(kThreads, kBlocks)
     sample_rows(const __grid_constant__ SampleArgs args) {
+  cuda::follow_previous();
   __shared__ Shared shared;
   Team team(shared, args.cluster);
 #pragma unroll 1
@@ -241,6 +242,8 @@ Status bind(const Call& call, Bound& bound) {
   grid.blocks = std::min(count, int64_t{1} << 27) * cluster;
   grid.threads = dim3(kThreads);
   grid.cluster = cluster;
+  // A kernel behind a clearing waits for it by the stream's order.
+  grid.dependent = !invalid && has_dependent_launches(call.device.arch);
   return cuda::launch(sample_rows, grid, args, bound);
 }
 
