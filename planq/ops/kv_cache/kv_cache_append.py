@@ -23,9 +23,10 @@ class KvCacheAppendDescriptor(Descriptor):
     Formula:
         ``slot[t] = page * page_size + place``. For each head ``h`` of a token ``t``:
         ``key_cache[page, place, h] = code(key[t, h])`` with NHD, and ``key_cache[page, h, place]``
-        with HND; values likewise. A cache of the inputs' type takes copies, whose bits stay. Codes
-        are those of :class:`QuantizeDescriptor`, symmetric, with its defaults:
-        ``clamp(round(fl(x / scale)))``.
+        with HND; values likewise. A cache of the inputs' type takes copies, whose bits stay. One
+        of float16 or bfloat16 takes float32 rounded to nearest even, with overflow to infinity and
+        the canonical NaN. Codes are those of :class:`QuantizeDescriptor`, symmetric, with its
+        defaults: ``clamp(round(fl(x / scale)))``.
 
         With ``scale_scope`` TOKEN, scales are measured: ``scale`` is that of
         :class:`DynamicRangeQuantizeDescriptor` for the columns of a token's head, symmetric, with
@@ -39,7 +40,8 @@ class KvCacheAppendDescriptor(Descriptor):
 
     Dtypes:
         key and value float16, bfloat16 or float32, of one type; the caches that type, int8,
-        float8_e4m3fn or float8_e5m2; slot int64; the scales float32; invalid int64.
+        float8_e4m3fn or float8_e5m2, and float16 or bfloat16 if that type is float32; slot int64;
+        the scales float32; invalid int64.
 
     Shapes:
         ``key`` is ``(tokens, heads, columns)`` and ``value`` ``(tokens, heads, value_dim)``. A

@@ -29,22 +29,28 @@ class RotaryKvCacheAppendDescriptor(Descriptor):
         afterwards, those of tokens without a slot among them, and a key whose position the table
         lacks goes into the cache as NaN.
 
+        With an ``output_dtype``, ``query`` and ``key`` are read alone. Turned queries, rounded to
+        ``dtype``, go to ``query_output``, rounded once more if its type is another: to nearest
+        even, with overflow to infinity and the canonical NaN. Turned keys go to the cache alone,
+        with the same bits as otherwise.
+
         ``invalid[0]`` is how many positions the table lacks, and ``invalid[1]`` how many slots are
         beyond the cache.
 
     Dtypes:
-        query, key and value float16, bfloat16 or float32, of one type; the caches that type, int8,
+        query, key and value float16, bfloat16 or float32, of one type; query_output that type, and
+        float16 or bfloat16 if it is float32; the caches what query_output may be, int8,
         float8_e4m3fn or float8_e5m2; cos_sin and the scales float32; position int32 or int64; slot
         int64; the weights float16, bfloat16 or float32; eps float64; invalid int64.
 
     Shapes:
-        ``query`` is ``(tokens, heads, columns)``, ``key`` ``(tokens, key_heads, columns)`` and
-        ``value`` ``(tokens, key_heads, value_dim)``. A cache is ``(pages, page_size, key_heads,
-        columns)`` (NHD) or ``(pages, key_heads, page_size, columns)`` (HND); ``cos_sin`` is
-        ``(max_position, rotary_dim)``, with the cosines in the first half; ``position`` and
-        ``slot`` are ``(tokens,)``; the weights are ``(columns,)``. A scale is ``(1,)``,
-        ``(key_heads,)`` or, measured, a cache without columns; ``invalid`` is ``(2,)``. Heads have
-        2 to 1024 columns.
+        ``query`` and ``query_output`` are ``(tokens, heads, columns)``, ``key`` ``(tokens,
+        key_heads, columns)`` and ``value`` ``(tokens, key_heads, value_dim)``. A cache is ``(pages,
+        page_size, key_heads, columns)`` (NHD) or ``(pages, key_heads, page_size, columns)`` (HND);
+        ``cos_sin`` is ``(max_position, rotary_dim)``, with the cosines in the first half;
+        ``position`` and ``slot`` are ``(tokens,)``; the weights are ``(columns,)``. A scale is
+        ``(1,)``, ``(key_heads,)`` or, measured, a cache without columns; ``invalid`` is ``(2,)``.
+        Heads have 2 to 1024 columns.
 
     Workspace:
         None.
@@ -68,10 +74,12 @@ class RotaryKvCacheAppendDescriptor(Descriptor):
         layout: The order of the axes of a page.
         cache_dtype: Element type of the caches; ``dtype`` by default.
         scale_scope: Caches of codes: which codes share a scale; TENSOR by default.
+        output_dtype: Element type of ``query_output``. None: there is none, and queries and keys
+            are turned in place.
 
     Raises:
-        DescriptorError: What the two operators refuse; no key; or a number of heads that is a
-            ``Dim``.
+        DescriptorError: What the two operators refuse; no key; an output of another type; or a
+            number of heads that is a ``Dim``.
 
     Source:
         FlashInfer ``rope_quantize_fp8_append_paged_kv_cache``; vLLM's pass that fuses
@@ -94,6 +102,7 @@ class RotaryKvCacheAppendDescriptor(Descriptor):
     layout: EnumerationField = CacheLayout.NHD
     cache_dtype: DTypeField = None
     scale_scope: EnumerationField = None
+    output_dtype: DTypeField = None
 
 
 @args_class
@@ -101,7 +110,8 @@ class RotaryKvCacheAppendArgs:
     """Operands of :class:`RotaryKvCacheAppendDescriptor`.
 
     Attributes:
-        query: The queries, which are overwritten; any outer strides, innermost stride 1.
+        query: The queries, which are overwritten unless there is an output for them; any outer
+            strides, innermost stride 1.
         key: The keys, likewise.
         value: The values, which stay; likewise. Only with ``value_dim``.
         key_cache: The pages of keys, which are updated; likewise.
@@ -116,6 +126,7 @@ class RotaryKvCacheAppendArgs:
         key_scale: Scales of the keys; only with a cache of codes. They are updated if they are
             measured.
         value_scale: Those of the values; only with a cache of codes and ``value_dim``.
+        query_output: Where the turned queries go; likewise. Only with ``output_dtype``.
         invalid: Where the numbers of positions outside of the table and of slots beyond the cache
             go.
     """
@@ -133,6 +144,7 @@ class RotaryKvCacheAppendArgs:
     eps: Scalar | None = None
     key_scale: Tensor | None = None
     value_scale: Tensor | None = None
+    query_output: Tensor | None = None
     invalid: Tensor
 
 

@@ -1,5 +1,5 @@
-// What a cache holds of neighbouring elements: these, or their codes. The file that includes this
-// names the type of the elements: see cuda/element.cuh.
+// What a cache holds of neighbouring elements: these, as they are or rounded, or their codes. The
+// file that includes this names the type of the elements: see cuda/element.cuh.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,26 @@ template <DType kCacheType>
 struct StoredAs {
   using Type = std::uint8_t;
 };
-template <>
-struct StoredAs<cuda::kElement> {
-  using Type = Element;
+template <DType kCacheType>
+  requires(!is_code(kCacheType))
+struct StoredAs<kCacheType> {
+  using Type = math::Stored<kCacheType>;
 };
 template <DType kCacheType>
 using Code = typename StoredAs<kCacheType>::Type;
+
+// Each rounded once. A NaN becomes the canonical one.
+template <class T, int kEach>
+__device__ __forceinline__ cuda::Neighbours<T, kEach> rounded(
+    const cuda::Neighbours<Element, kEach>& elements) {
+  float x[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) x[i] = math::widened(elements.each[i]);
+  const auto words = cuda::packed<T>(x);
+  cuda::Neighbours<T, kEach> made;
+  memcpy(made.each, words.words, sizeof made.each);
+  return made;
+}
 
 // The larger one; NaN where one of them is.
 __device__ __forceinline__ float larger_or_nan(float a, float b) {
@@ -75,6 +89,8 @@ __device__ __forceinline__ cuda::Neighbours<Code<kCacheType>, kEach> coded(
     const cuda::Neighbours<Element, kEach>& elements, float scale) {
   if constexpr (kCacheType == cuda::kElement) {
     return elements;
+  } else if constexpr (!is_code(kCacheType)) {
+    return rounded<Code<kCacheType>>(elements);
   } else {
     const HeadScale own(scale);
     cuda::Neighbours<std::uint8_t, kEach> codes;

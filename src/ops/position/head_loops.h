@@ -1,5 +1,5 @@
-// Loops over the columns of a head, for one instruction set: see host.cpp. No include guard: see
-// host/instruction_sets.h.
+// Loops over the columns of a head, for one instruction set: see head_host.cpp. No include guard:
+// see host/instruction_sets.h.
 
 #include "host/convert.h"
 
@@ -33,9 +33,9 @@ inline void scale_columns(float factor, const float* __restrict weight, std::int
 }
 
 template <class T>
-inline constexpr rotary_embedding::Loops kHeadLoops = {
-    widen<T>, narrow<T>, turn_halves, turn_neighbours, square_columns, scale_columns};
-inline constexpr rotary_embedding::WidenColumns kWidenWeights[] = {
-    widen<math::Half>, widen<math::Bfloat16>, widen<float>};
+inline constexpr position::HeadLoops kHeadLoops = {widen<T>,        narrow<T>,      turn_halves,
+                                                   turn_neighbours, square_columns, scale_columns};
+inline constexpr position::WidenColumns kWidenWeights[] = {widen<math::Half>, widen<math::Bfloat16>,
+                                                           widen<float>};
 
 }  // namespace planq::host::PLANQ_LEVEL

@@ -25,6 +25,18 @@ __device__ __forceinline__ Element nan_element() {
   return math::narrow<Element>(math::canonical_nan<float>());
 }
 
+// Brings the weights of a norm to L2, of queries and keys, by a warp each.
+__device__ __forceinline__ void prefetch_weights(const Heads& heads) {
+  constexpr int kLineBytes = 128;
+  static_assert(kMostColumns * 4 <= kWarp * kLineBytes);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int at = static_cast<int>(threadIdx.x) % kWarp * kLineBytes;
+  const void* const weights = warp == 0 ? heads.query.weight : heads.key.weight;
+  const int size = heads.weight_dtype == DType::Float32 ? 4 : 2;
+  if (warp < 2 && weights && at < heads.columns * size)
+    cuda::prefetch(static_cast<const char*>(weights) + at);
+}
+
 // What the instruction that rounds two numbers makes of a NaN, in the place of the canonical one.
 __device__ __forceinline__ std::uint32_t with_canonical_nans(std::uint32_t word) {
   constexpr std::uint32_t kMade = 0x7FFF;

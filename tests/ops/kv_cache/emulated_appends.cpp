@@ -1,5 +1,6 @@
 // The CUDA kernels of the family, on a processor: see tests/support/emulated. PLANQ_ELEMENT is the
 // type of keys and values.
+#include <cstdlib>
 #include <vector>
 
 #include "cuda/launch.cuh"
@@ -17,13 +18,23 @@ struct Given {
   std::int32_t rank;
 };
 
+using Bind = Status (*)(const Call&, Bound&);
+
+// Float32 alone is rounded.
+template <DType kCacheType>
+Bind rounding_bind() {
+  if constexpr (cuda::kElement == DType::Float32) return kv_cache_append::bind<kCacheType>;
+  return nullptr;
+}
+
 }  // namespace
 
-// Types of the cache by number: that of the inputs, and those of codes.
+// Types of the cache by number: that of the inputs, those of codes, and those of 16 bits.
 extern "C" void append(const std::int64_t* extents, std::int64_t value_dim, std::int64_t pages,
                        std::int64_t page_size, bool by_head, int cache, int scales,
                        int multiprocessors, const Given* given) {
-  constexpr DType kTypes[] = {cuda::kElement, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2};
+  constexpr DType kTypes[] = {cuda::kElement,    DType::Int8,    DType::Float8E4M3FN,
+                              DType::Float8E5M2, DType::Float16, DType::BFloat16};
   Descriptor descriptor;
   auto& fields = descriptor.as<kv_cache_append::Fields>();
   fields = {};
@@ -47,8 +58,11 @@ extern "C" void append(const std::int64_t* extents, std::int64_t value_dim, std:
   device.multiprocessors = multiprocessors;
   State state;
   Bound bound;
-  constexpr Status (*kBinds[])(const Call&, Bound&) = {
-      kv_cache_append::bind<cuda::kElement>, kv_cache_append::bind<DType::Int8>,
-      kv_cache_append::bind<DType::Float8E4M3FN>, kv_cache_append::bind<DType::Float8E5M2>};
-  if (!kBinds[cache]({descriptor, device, state, Operands(views), {}}, bound).ok()) std::abort();
+  const Bind binds[] = {kv_cache_append::bind<cuda::kElement>,
+                        kv_cache_append::bind<DType::Int8>,
+                        kv_cache_append::bind<DType::Float8E4M3FN>,
+                        kv_cache_append::bind<DType::Float8E5M2>,
+                        rounding_bind<DType::Float16>(),
+                        rounding_bind<DType::BFloat16>()};
+  if (!binds[cache]({descriptor, device, state, Operands(views), {}}, bound).ok()) std::abort();
 }

@@ -37,26 +37,41 @@ struct Given {
 // The fields that are numbers, in the order of the operator; types and choices by number.
 struct GivenFields {
   std::int64_t query_shape[3], key_heads, value_dim, rotary_dim, interleaved, wide, max_position,
-      weights, pages, page_size, by_head, cache, scales;
+      weights, pages, page_size, by_head, cache, scales, output;
 };
 
 constexpr DType kWeights[] = {DType::Unset, DType::Float16, DType::BFloat16, DType::Float32};
 constexpr CacheScale kScales[] = {CacheScale::Unset, CacheScale::Tensor, CacheScale::Head,
                                   CacheScale::Token};
-constexpr DType kCaches[] = {cuda::kElement, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2};
+constexpr DType kCaches[] = {cuda::kElement,    DType::Int8,    DType::Float8E4M3FN,
+                             DType::Float8E5M2, DType::Float16, DType::BFloat16};
+constexpr DType kOutputs[] = {DType::Unset, DType::Float16, DType::BFloat16, DType::Float32};
+
+using Run = int (*)(const Call&, Bound&, bool);
 
 template <DType kCacheType>
-int run(const Call& call, Bound& bound) {
-  if (!rejects_heads<kCacheType>(call.descriptor, call.device).accepted()) return 1;
+int run(const Call& call, Bound& bound, bool by_warps) {
+  const Reason reason = by_warps ? rejects_warps<kCacheType>(call.descriptor, call.device)
+                                 : rejects_heads<kCacheType>(call.descriptor, call.device);
+  if (!reason.accepted()) return 1;
   left_to_parts = false;
-  if (!bind_heads<kCacheType>(call, bound).ok()) std::abort();
+  const Status status =
+      by_warps ? bind_warps<kCacheType>(call, bound) : bind_heads<kCacheType>(call, bound);
+  if (!status.ok()) std::abort();
   return left_to_parts ? 2 : 0;
+}
+// Float32 alone is rounded.
+template <DType kCacheType>
+Run rounding_run() {
+  if constexpr (cuda::kElement == DType::Float32) return run<kCacheType>;
+  return nullptr;
 }
 
 }  // namespace
 
 // 0: the kernel has run; 1: it rejects the descriptor; 2: it leaves the operands to the parts.
-extern "C" int turn_and_append(const GivenFields* own, int multiprocessors, const Given* given) {
+extern "C" int turn_and_append(const GivenFields* own, bool by_warps, int multiprocessors,
+                               const Given* given) {
   Descriptor descriptor;
   auto& fields = descriptor.as<Fields>();
   fields = {};
@@ -74,6 +89,7 @@ extern "C" int turn_and_append(const GivenFields* own, int multiprocessors, cons
   fields.layout = own->by_head ? CacheLayout::Hnd : CacheLayout::Nhd;
   fields.cache_dtype = kCaches[own->cache];
   fields.scale_scope = kScales[own->scales];
+  fields.output_dtype = kOutputs[own->output];
   std::vector<OperandView> views(std::size(kOperands));
   for (std::size_t i = 0; i < views.size(); ++i) {
     views[i].data = given[i].data;
@@ -85,7 +101,11 @@ extern "C" int turn_and_append(const GivenFields* own, int multiprocessors, cons
   device.multiprocessors = multiprocessors;
   State state;
   Bound bound;
-  constexpr int (*kRuns[])(const Call&, Bound&) = {
-      run<cuda::kElement>, run<DType::Int8>, run<DType::Float8E4M3FN>, run<DType::Float8E5M2>};
-  return kRuns[own->cache]({descriptor, device, state, Operands(views), {}}, bound);
+  const Run runs[] = {run<cuda::kElement>,
+                      run<DType::Int8>,
+                      run<DType::Float8E4M3FN>,
+                      run<DType::Float8E5M2>,
+                      rounding_run<DType::Float16>(),
+                      rounding_run<DType::BFloat16>()};
+  return runs[own->cache]({descriptor, device, state, Operands(views), {}}, bound, by_warps);
 }

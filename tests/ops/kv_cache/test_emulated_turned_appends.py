@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planq.audit.operators import expected, inputs_of
-from planq.audit.ops.kv_cache.kv_cache_append.cases import CACHES
+from planq.audit.ops.kv_cache.kv_cache_append.cases import CACHES, ROUNDED
 from planq.audit.ops.kv_cache.rotary_kv_cache_append import cases
 from planq.audit.ops.kv_cache.rotary_kv_cache_append.reference import Problem
 from planq.audit.reference.formats import Array, Arrays
@@ -19,11 +19,12 @@ from support.emulation import emulated
 # All that the operator has, in its order.
 OPERANDS = (
     *("query", "key", "value", "key_cache", "value_cache", "cos_sin", "position", "slot"),
-    *("query_weight", "key_weight", "eps", "key_scale", "value_scale", "invalid"),
+    *("query_weight", "key_weight", "eps", "key_scale", "value_scale", "query_output", "invalid"),
 )
 ELEMENTS = {"bfloat16": "BFloat16", "float32": "Float32"}
 SCALES = (None, "tensor", "head", "token")
 WEIGHTS = (None, "float16", "bfloat16", "float32")
+OUTPUTS = (None, "float16", "bfloat16", "float32")
 # What the kernel answers.
 RUN, REJECTED, LEFT = range(3)
 # Elements: threads take turns, each until it waits for others.
@@ -55,7 +56,7 @@ def listed(held: Arrays) -> ctypes.Array[Given]:
 
 def fields_of(p: Problem) -> ctypes.Array[ctypes.c_int64]:
     """The numbers of a problem, and its words by number."""
-    return (ctypes.c_int64 * 15)(
+    return (ctypes.c_int64 * 16)(
         *p.query_shape,
         p.key_heads,
         p.value_dim or 0,
@@ -67,8 +68,9 @@ def fields_of(p: Problem) -> ctypes.Array[ctypes.c_int64]:
         p.pages,
         p.page_size,
         p.layout == "hnd",
-        CACHES.index(p.cache_dtype),
+        (*CACHES, *ROUNDED).index(p.cache_dtype),
         SCALES.index(p.scale_scope),
+        OUTPUTS.index(p.output_dtype),
     )
 
 
@@ -102,15 +104,34 @@ def test_heads_and_caches_have_the_bits_of_the_reference(
     own = [case for case in every if case.problem.dtype == kernels[0] and case.size <= MOST]
     if multiprocessors == 1000:  # as many blocks as tokens
         own = [case for case in own if case.problem.query_shape[0] <= 70]
-    reached = set()
+    reached, outputs = set(), set()
     for case in own:
         p, wanted = case.problem, expected(case)
         given = {name: np.atleast_1d(values) for name, values in inputs_of(case).items()}
-        held = held_by(given, {"invalid": wanted["invalid"]}, past, backwards=past == 8)
-        answer = kernels[1].turn_and_append(fields_of(p), multiprocessors, listed(held))
-        misaligned = past == 1
-        assert answer == (REJECTED if not is_taken(p) else LEFT if misaligned else RUN), case.id
-        if answer == RUN:
-            assert_same(held, wanted, f"{case.id}, past={past}")
-            reached.add((p.norm_weight_dtype is None, p.cache_dtype, p.pairs))
-    assert len(reached) == (0 if past == 1 else 16)
+        made = {name: wanted[name] for name in ("query_output", "invalid") if name in wanted}
+        for by_warps in (False, True) if p.output_dtype else (False,):
+            held = held_by(given, made, past, backwards=past == 8)
+            room = listed(held)
+            answer = kernels[1].turn_and_append(fields_of(p), by_warps, multiprocessors, room)
+            # With an output, warps take what is misaligned.
+            taken = LEFT if past == 1 and not p.output_dtype else RUN
+            assert answer == (taken if by_warps or is_taken(p) else REJECTED), case.id
+            if answer != RUN:
+                continue
+            assert_same(held, wanted, f"{case.id}, past={past}, by_warps={by_warps}")
+            if p.output_dtype:
+                assert_inputs_stay(held, given, case.id)
+                outputs.add((p.cache_dtype, p.output_dtype, by_warps))
+            else:
+                reached.add((p.norm_weight_dtype is None, p.cache_dtype, p.pairs))
+    assert len({own for own in reached if own[1] not in ROUNDED}) == (0 if past == 1 else 16)
+    rounds = kernels[0] == "float32" and past != 1
+    assert {own[1] for own in reached} >= ({*ROUNDED} if rounds else set())
+    types = {own[1:] for own in cases.OUTPUTS if own[0] == kernels[0]}
+    assert outputs == {(*own, by_warps) for own in types for by_warps in (False, True)}
+
+
+def assert_inputs_stay(held: Arrays, given: Arrays, what: str) -> None:
+    """Queries and keys are read alone where queries have an output."""
+    for name in ("query", "key"):
+        assert np.ascontiguousarray(held[name]).tobytes() == given[name].tobytes(), (what, name)

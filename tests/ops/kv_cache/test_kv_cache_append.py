@@ -40,6 +40,51 @@ def test_caches_are_torchs(dtype: str, layout: str) -> None:
     assert found["invalid"].tolist() == [0]
 
 
+def hostile(cache: str) -> Array:
+    """Float32 numbers around all of 16 bits: those, the ties between them, and their neighbours."""
+    below = np.arange(2**16, dtype=np.uint16).view(STORAGE[cache]).astype(np.float32)
+    steps = np.arange(2**15, dtype=np.uint16)
+    with np.errstate(all="ignore"):
+        low, high = (
+            each.view(STORAGE[cache]).astype(np.float64) for each in (steps, (steps + 1) % 2**15)
+        )
+        ties = ((low + high) / 2).astype(np.float32)
+        near = [np.nextafter(ties, np.float32(to)) for to in (-np.inf, np.inf)]
+        every = np.concatenate(
+            [below, *(sign * each for each in (ties, *near) for sign in (1, -1))]
+        )
+    words = np.array([0x7FFFFFFF, 0xFFC00001, 0x7F800001, 1, 0x80000001, 0x7F7FFFFF, 0xFF7FFFFF])
+    special = np.array([65519.996, 65520, -65520, 2.0**-25, -(2.0**-25)], np.float32)
+    found = np.concatenate([every, words.astype(np.uint32).view(np.float32), special])
+    return np.asarray(np.append(found, np.zeros(-len(found) % 64, np.float32)), np.float32)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("cache", ["float16", "bfloat16"])
+def test_float32_is_rounded_as_numpy_rounds(cache: str, layout: str) -> None:
+    """To nearest even: subnormals, zeros of both signs, overflow; any NaN is the canonical one."""
+    values = hostile(cache).reshape(-1, 2, 32)
+    count = len(values)
+    slot = np.arange(count)[::-1].copy()
+    slot[5], slot[7] = -1, count  # padding, and one beyond the cache
+    problem = Problem((count, 2, 32), count, 1, "float32", 32, layout, cache)
+    shape = (count, 1, 2, 32) if layout == "nhd" else (count, 2, 1, 32)
+    pages = np.full(shape, 7, STORAGE[cache])
+    given = {"key": values, "value": values[::-1].copy(), "slot": slot}
+    found = append(problem, given | {"key_cache": pages, "value_cache": pages.copy()})
+    with np.errstate(all="ignore"):
+        rounded = values.astype(STORAGE[cache])
+    bits = rounded.view(np.uint16).copy()
+    bits[np.isnan(values)] = {"float16": 0x7E00, "bfloat16": 0x7FC0}[cache]
+    assert {0x7E00, 0x7C00} <= {*bits.ravel()} if cache == "float16" else 0x7FC0 in bits
+    for side, own in (("key", bits), ("value", bits[::-1])):
+        wanted = pages.reshape(count, 2, 32).view(np.uint16).copy()
+        kept = (slot >= 0) & (slot < count)
+        wanted[slot[kept]] = own[kept]
+        assert found[f"{side}_cache"].tobytes() == wanted.tobytes(), side
+    assert found["invalid"].tolist() == [1]
+
+
 @pytest.mark.parametrize("scope", ["tensor", "head"])
 @pytest.mark.parametrize("cache", CODES)
 @pytest.mark.parametrize("dtype", FLOATING)
@@ -214,7 +259,9 @@ def descriptor(**changes: Any) -> planq.Descriptor:
         ({"page_size": 0}, "page_size", "expected 1 or more, got 0"),
         ({"pages": 2**40, "page_size": 2**20}, "pages", ""),
         ({"input_dtype": "float64"}, "input_dtype", "float64"),
-        ({"cache_dtype": "bfloat16"}, "cache_dtype", "bfloat16"),
+        ({"input_dtype": "float16", "cache_dtype": "bfloat16"}, "cache_dtype", "bfloat16"),
+        ({"input_dtype": "bfloat16", "cache_dtype": "float32"}, "cache_dtype", "float32"),
+        ({"cache_dtype": "float16", "scale_scope": "head"}, "scale_scope", "got float16"),
         ({"cache_dtype": "uint8"}, "cache_dtype", "uint8"),
         ({"scale_scope": "head"}, "scale_scope", "only caches of codes have scales"),
     ],
@@ -254,7 +301,7 @@ def test_operands_that_do_not_fit_are_named_and_nothing_is_written(name: str, ot
 def test_every_pair_of_types_has_a_kernel_of_both_backends() -> None:
     """Without workspace, exact, and a token at a time."""
     for dtype in FLOATING:
-        for cache in (dtype, *CODES):
+        for cache in (*(FLOATING if dtype == "float32" else (dtype,)), *CODES):
             for device in ("host", "sm_80", "sm_90"):
                 preference = planq.PlanPreference(batch_invariant=True, max_workspace_bytes=0)
                 desc = descriptor(input_dtype=dtype, cache_dtype=cache)

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
+#include "core/architectures.h"
 #include "core/sku.h"
 #include "cuda/counter.cuh"
 #include "cuda/divider.cuh"
@@ -97,6 +99,7 @@ struct HeldVector {
 template <DType kCacheType, int kEach>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     append_tokens(const __grid_constant__ AppendArgs args) {
+  cuda::follow_previous();
   const Cache& cache = args.cache;
   if (counts_invalid(args)) return;
   const int64_t first = (int64_t{blockIdx.x} - args.invalid.blocks) * args.table.each;
@@ -166,6 +169,7 @@ struct MeasuredHead {
 template <DType kCacheType, int kEach>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     append_measured(const __grid_constant__ AppendArgs args) {
+  cuda::follow_previous();
   const Cache& cache = args.cache;
   if (counts_invalid(args)) return;
   const int64_t first = (int64_t{blockIdx.x} - args.invalid.blocks) * args.table.each;
@@ -271,6 +275,8 @@ Status bind(const Call& call, Bound& bound) {
   const AppendArgs args = arguments_of(call, whole ? kVector : 1);
   cuda::Grid grid = {.blocks = args.invalid.blocks + args.blocks, .threads = dim3(kThreads)};
   grid.shared_bytes = args.table.shared_bytes();
+  // A kernel behind a clearing waits for it by the stream's order.
+  grid.dependent = args.invalid.blocks == 1 && has_dependent_launches(call.device.arch);
   PLANQ_TRY(args.invalid.clear(bound));
   return cuda::launch(kernel_of<kCacheType>(args.cache.measures, whole), grid, args, bound);
 }
@@ -284,16 +290,24 @@ constexpr Kernel make_kernel() {
           .backend = Backend::Cuda,
           .arch = {80, kLastArch},
           .rank = 0,
-          .guarantee = kGuarantee<kCacheType>,
+          .guarantee = kGuarantee<cuda::kElement, kCacheType>,
           .rejects = rejects<cuda::kElement, kCacheType>,
           .workspace = no_workspace,
           .prepare = prepare<kCacheType>,
           .bind = bind<kCacheType>};
 }
 
-constexpr Kernel kKernels[] = {make_kernel<cuda::kElement>(), make_kernel<DType::Int8>(),
-                               make_kernel<DType::Float8E4M3FN>(),
-                               make_kernel<DType::Float8E5M2>()};
+template <DType... kCacheTypes>
+constexpr std::array kKernelsOf = {make_kernel<kCacheTypes>()...};
+template <DType kType>
+constexpr auto kernels_of_type() {
+  if constexpr (kType == DType::Float32)
+    return kKernelsOf<kType, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2, DType::Float16,
+                      DType::BFloat16>;
+  else
+    return kKernelsOf<kType, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2>;
+}
+constexpr auto kKernels = kernels_of_type<cuda::kElement>();
 
 }  // namespace
 }  // namespace planq::kv_cache_append

@@ -1,5 +1,6 @@
 #include "ops/kv_cache/kv_cache_append/desc.h"
 
+#include <span>
 #include <string>
 
 #include "core/checks.h"
@@ -32,8 +33,13 @@ Fault check_pages(const Fields& f) {
 Fault resolve_types(Fields& f) {
   if (Fault fault = checks::dtype("input_dtype", f.input_dtype, kInputs); !fault.ok()) return fault;
   if (f.cache_dtype == DType::Unset) f.cache_dtype = f.input_dtype;
-  const DType caches[] = {f.input_dtype, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2};
-  if (Fault fault = checks::dtype("cache_dtype", f.cache_dtype, caches); !fault.ok()) return fault;
+  // Numbers of 32 bits may be rounded to 16.
+  const DType caches[] = {f.input_dtype,     DType::Int8,    DType::Float8E4M3FN,
+                          DType::Float8E5M2, DType::Float16, DType::BFloat16};
+  const std::size_t count = f.input_dtype == DType::Float32 ? 6 : 4;
+  if (Fault fault = checks::dtype("cache_dtype", f.cache_dtype, std::span(caches, count));
+      !fault.ok())
+    return fault;
   const bool has_scales = f.scale_scope != CacheScale::Unset;
   if (is_code(f.cache_dtype)) {
     if (!has_scales) f.scale_scope = CacheScale::Tensor;

@@ -71,13 +71,13 @@ inline kv_cache::Cache cache_of(const Call& call) {
            own[kValueScale]}};
 }
 
-// Kernels that copy, and those that quantize.
-template <DType kCacheType>
+// Kernels that copy, those that round, and those that quantize.
+template <DType kInputType, DType kCacheType>
 inline constexpr Guarantee kGuarantee = {
     .determinism = Determinism::BitExact,
-    .math = is_code(kCacheType) ? MathPrecision::F32 : MathPrecision::None,
-    .accumulator = is_code(kCacheType) ? DType::Float32 : DType::Int64,
-    .rounding = is_code(kCacheType) ? Rounding::NearestEven : Rounding::None,
+    .math = kInputType == kCacheType ? MathPrecision::None : MathPrecision::F32,
+    .accumulator = kInputType == kCacheType ? DType::Int64 : DType::Float32,
+    .rounding = kInputType == kCacheType ? Rounding::None : Rounding::NearestEven,
     .max_ulp = 0,
     .error_bound = kNoErrorBound,
     .batch_invariant = true,
@@ -85,7 +85,9 @@ inline constexpr Guarantee kGuarantee = {
         is_code(kCacheType)
             ? "one quotient and one rounding for each element; maxima are exact in any order; of "
               "equal slots the last counts"
-            : "copies; of equal slots the last counts"};
+        : kInputType == kCacheType
+            ? "copies; of equal slots the last counts"
+            : "one rounding for each element; of equal slots the last counts"};
 
 template <DType kInputType, DType kCacheType>
 Reason rejects(const Descriptor& descriptor, const Device&) {

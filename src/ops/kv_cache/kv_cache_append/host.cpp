@@ -4,66 +4,37 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "core/sku.h"
 #include "host/bind.h"
-#include "host/simd.h"
 #include "host/thread_pool.h"
 #include "ops/kv_cache/cache.h"
+#include "ops/kv_cache/columns_host.h"
 #include "ops/kv_cache/kv_cache_append/desc.h"
-
-namespace planq::kv_cache_append {
-
-// Columns that are taken at a time.
-constexpr std::int64_t kChunk = 128;
-
-using FindPeak = std::uint32_t (*)(const void* from, std::int64_t count);
-using WriteColumns = void (*)(const void* from, float scale, std::int64_t count, void* to);
-
-}  // namespace planq::kv_cache_append
-
-#define PLANQ_LOOPS "ops/kv_cache/kv_cache_append/loops.h"
-#include "host/instruction_sets.h"
 
 namespace planq::kv_cache_append {
 namespace {
 
 using kv_cache::Cache;
+using kv_cache::FindPeak;
+using kv_cache::kChunk;
 using kv_cache::Side;
+using kv_cache::WriteColumns;
 using std::int64_t;
 
 // The fewest elements that are worth waking a thread for.
 constexpr int64_t kGrain = 16384;
 
-template <class T, DType kCacheType>
-WriteColumns write_columns() {
-#if PLANQ_SIMD_X86
-  static const host::Level level = host::detect_level();
-  if (level == host::Level::Avx512) return host::avx512::kWriteColumns<T, kCacheType>;
-  if (level == host::Level::Avx2) return host::avx2::kWriteColumns<T, kCacheType>;
-#endif
-  return host::baseline::kWriteColumns<T, kCacheType>;
-}
-
-template <class T>
-FindPeak peak_finder() {
-#if PLANQ_SIMD_X86
-  static const host::Level level = host::detect_level();
-  if (level == host::Level::Avx512) return host::avx512::kFindPeak<T>;
-  if (level == host::Level::Avx2) return host::avx2::kFindPeak<T>;
-#endif
-  return host::baseline::kFindPeak<T>;
-}
-
 int64_t chunks_of(const Side& side) { return (side.columns + kChunk - 1) / kChunk; }
 
 // One chunk of a head, of all tokens.
-template <class T, DType kCacheType>
+template <DType kInputType, DType kCacheType>
 void append_chunk(const Cache& cache, const Side& side, int64_t head, int64_t chunk) {
-  constexpr int64_t kSize = is_code(kCacheType) ? 1 : sizeof(T);
-  const WriteColumns write = write_columns<T, kCacheType>();
+  using T = math::Stored<kInputType>;
+  constexpr int64_t kSize = storage_bytes(kCacheType);
+  const WriteColumns write = kv_cache::columns_writer(kInputType, kCacheType);
   const int64_t first = chunk * kChunk, count = std::min(kChunk, side.columns - first);
   const float scale = cache.scale(side, head);
   const T* const from = static_cast<const T*>(side.input) + head * side.input_head + first;
@@ -78,10 +49,11 @@ void append_chunk(const Cache& cache, const Side& side, int64_t head, int64_t ch
 }
 
 // A head of all tokens, under scales that it has measured.
-template <class T, DType kCacheType>
+template <DType kInputType, DType kCacheType>
 void append_measured(const Cache& cache, const Side& side, int64_t head) {
-  const WriteColumns write = write_columns<T, kCacheType>();
-  const FindPeak find_peak = peak_finder<T>();
+  using T = math::Stored<kInputType>;
+  const WriteColumns write = kv_cache::columns_writer(kInputType, kCacheType);
+  const FindPeak find_peak = kv_cache::peak_finder(kInputType);
   const auto in_chunks = [&](const auto& use) {
     for (int64_t first = 0; first < side.columns; first += kChunk)
       use(first, std::min(kChunk, side.columns - first));
@@ -106,7 +78,7 @@ void append_measured(const Cache& cache, const Side& side, int64_t head) {
 }
 
 // All of a call that measures.
-template <class T, DType kCacheType>
+template <DType kInputType, DType kCacheType>
 void append_all_measured(const Cache& cache, bool has_value, int threads) {
   if constexpr (is_code(kCacheType)) {
     const int64_t sides = has_value ? 2 : 1;
@@ -114,36 +86,36 @@ void append_all_measured(const Cache& cache, bool has_value, int threads) {
     host::parallel_for(threads, cache.heads * sides, std::max<int64_t>(kGrain / of_head, 1),
                        [&](int64_t from, int64_t to) {
                          for (int64_t i = from; i < to; ++i)
-                           append_measured<T, kCacheType>(
+                           append_measured<kInputType, kCacheType>(
                                cache, i % sides == 0 ? cache.key : cache.value, i / sides);
                        });
   }
 }
 
 // All of one that does not: threads have chunks.
-template <class T, DType kCacheType>
+template <DType kInputType, DType kCacheType>
 void append_all(const Cache& cache, int threads) {
   const int64_t of_key = chunks_of(cache.key), of_head = of_key + chunks_of(cache.value);
   const int64_t grain = kGrain / (kChunk * std::max<int64_t>(cache.tokens, 1));
-  host::parallel_for(threads, cache.heads * of_head, std::max<int64_t>(grain, 1),
-                     [&](int64_t from, int64_t to) {
-                       for (int64_t i = from; i < to; ++i) {
-                         const int64_t head = i / of_head, chunk = i % of_head;
-                         const bool is_key = chunk < of_key;
-                         append_chunk<T, kCacheType>(cache, is_key ? cache.key : cache.value, head,
-                                                     is_key ? chunk : chunk - of_key);
-                       }
-                     });
+  host::parallel_for(
+      threads, cache.heads * of_head, std::max<int64_t>(grain, 1), [&](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i) {
+          const int64_t head = i / of_head, chunk = i % of_head;
+          const bool is_key = chunk < of_key;
+          append_chunk<kInputType, kCacheType>(cache, is_key ? cache.key : cache.value, head,
+                                               is_key ? chunk : chunk - of_key);
+        }
+      });
 }
 
 template <DType kInputType, DType kCacheType>
 Status compute(const Call& call, const Stream& stream) {
-  using T = math::Stored<kInputType>;
   const Cache cache = cache_of(call);
   if (cache.measures)
-    append_all_measured<T, kCacheType>(cache, call.fields<Fields>().value_dim > 0, stream.threads);
+    append_all_measured<kInputType, kCacheType>(cache, call.fields<Fields>().value_dim > 0,
+                                                stream.threads);
   else
-    append_all<T, kCacheType>(cache, stream.threads);
+    append_all<kInputType, kCacheType>(cache, stream.threads);
   int64_t invalid = 0;
   for (int64_t token = 0; token < cache.tokens; ++token)
     invalid += cache.is_beyond(cache.slots[token]) ? 1 : 0;
@@ -160,7 +132,7 @@ constexpr Kernel make_kernel() {
           .backend = Backend::Host,
           .arch = {},
           .rank = 0,
-          .guarantee = kGuarantee<kCacheType>,
+          .guarantee = kGuarantee<kInputType, kCacheType>,
           .rejects = rejects<kInputType, kCacheType>,
           .workspace = no_workspace,
           .prepare = nothing_to_prepare,
@@ -172,8 +144,11 @@ constexpr std::array kOfInput = {
     make_kernel<kInputType, kInputType>(), make_kernel<kInputType, DType::Int8>(),
     make_kernel<kInputType, DType::Float8E4M3FN>(), make_kernel<kInputType, DType::Float8E5M2>()};
 
-constexpr auto kKernels =
-    joined(kOfInput<DType::Float16>, kOfInput<DType::BFloat16>, kOfInput<DType::Float32>);
+constexpr std::array kRounding = {make_kernel<DType::Float32, DType::Float16>(),
+                                  make_kernel<DType::Float32, DType::BFloat16>()};
+
+constexpr auto kKernels = joined(kOfInput<DType::Float16>, kOfInput<DType::BFloat16>,
+                                 kOfInput<DType::Float32>, kRounding);
 
 }  // namespace
 }  // namespace planq::kv_cache_append

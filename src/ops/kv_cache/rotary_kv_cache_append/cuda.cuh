@@ -2,22 +2,22 @@
 // count in the cache; a block with one token has its heads under way meanwhile. Its teams of
 // threads take the heads of these tokens one after another: queries, keys and values. They have the
 // columns of a head in registers, turn those of queries and keys, and store what the cache takes
-// from there. Blocks before those count the positions that the table lacks and the slots that the
-// cache lacks. What does not lie as vectors is left to the parts. The file that includes this names
-// the type of the elements: see cuda/element.cuh.
+// from there, and queries that go to an output. Blocks before those count the positions that the
+// table lacks and the slots that the cache lacks. What does not lie as vectors is left to the
+// parts, or, with an output, to warps.cuh. The file that includes this names the type of the
+// elements: see cuda/element.cuh.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cstdint>
 
-#include "cuda/counter.cuh"
-#include "cuda/divider.cuh"
 #include "cuda/element.cuh"
 #include "cuda/launch.cuh"
-#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/coded.cuh"
 #include "ops/kv_cache/last_tokens.cuh"
+#include "ops/kv_cache/rotary_kv_cache_append/arguments.cuh"
 #include "ops/kv_cache/rotary_kv_cache_append/desc.h"
+#include "ops/kv_cache/rotary_kv_cache_append/warps.cuh"
 #include "ops/position/turned.cuh"
 
 namespace planq::rotary_kv_cache_append {
@@ -33,27 +33,8 @@ using Unit = position::Unit<kVector>;
 using HeadRuns = position::HeadRuns<kVector>;
 
 constexpr int kThreads = 512, kBlocks = 2;  // of a multiprocessor
-
-struct HeadArgs {
-  position::Heads heads;
-  kv_cache::Cache cache;
-  kv_cache::TokenTable table;
-  cuda::Counter no_position, no_slot;
-  cuda::WideDivider of_token, pages;  // of_token: heads of a query, of a key, and of a value
-  int lanes, units;                   // threads of a head, and those that have columns of pairs
-};
-
-__device__ __forceinline__ bool counts_invalid(const HeadArgs& args) {
-  const int64_t block = blockIdx.x, of_positions = args.no_position.blocks;
-  if (block >= of_positions + args.no_slot.blocks) return false;
-  if (block < of_positions)
-    args.no_position.count<kThreads>(
-        block, [&](int64_t i) { return !args.heads.has(args.heads.position(i)); });
-  else
-    args.no_slot.count<kThreads>(
-        block - of_positions, [&](int64_t i) { return args.cache.is_beyond(args.cache.slots[i]); });
-  return true;
-}
+// Whether angles are read before the norm, not when they are needed: that takes registers.
+constexpr bool kReadsEarly = kVector == 4;
 
 // A head that a team has: of a query or a key, which is turned, or of a value.
 template <DType kCacheType>
@@ -81,6 +62,9 @@ struct TeamHead {
     return static_cast<Element*>(const_cast<void*>(value.input)) + token * value.token +
            (head - args.heads.of_token) * value.input_head;
   }
+  __device__ __forceinline__ int64_t columns() const {
+    return is_turned() ? args.heads.columns : args.cache.value.columns;
+  }
   __device__ __forceinline__ const Side& side() const {
     return is_turned() ? args.cache.key : args.cache.value;
   }
@@ -96,30 +80,38 @@ struct TeamHead {
       else
         held.runs[run] = {};
   }
+  // Where the head's token is in the cache.
   __device__ __forceinline__ void append(const HeadRuns& held, int64_t slot, bool is_lost) const {
     const int64_t page = args.pages.quotient(slot), place = slot - page * args.pages.divisor();
     const Side& own = side();
     const float scale = args.cache.scale(own, cached_head());
-    Code<kCacheType>* const to = static_cast<Code<kCacheType>*>(own.cache) + page * own.page +
-                                 place * own.place + cached_head() * own.cache_head;
+    store(held, is_lost,
+          static_cast<Code<kCacheType>*>(own.cache) + page * own.page + place * own.place +
+              cached_head() * own.cache_head,
+          [&](const auto& columns) { return kv_cache::coded<kCacheType>(columns, scale); });
+  }
+  // A query's place in the output.
+  __device__ __forceinline__ void output(const HeadRuns& held, bool is_lost) const {
+    args.output.with_type([&](auto kind) {
+      constexpr DType kType = decltype(kind)::value;
+      store(held, is_lost, args.output.row<Code<kType>>(token, head),
+            [](const auto& columns) { return kv_cache::coded<kType>(columns, 1.0f); });
+    });
+  }
+  // What `made` makes of all columns: of the runs that the thread holds, and of those behind them.
+  template <class T, class Make>
+  __device__ __forceinline__ void store(const HeadRuns& held, bool is_lost, T* to,
+                                        const Make& made) const {
 #pragma unroll
     for (int run = 0; run < 2; ++run)
-      if (has(run)) {
-        const auto codes = kv_cache::coded<kCacheType>(held.runs[run], scale);
-        codes.store(to + unit().column(run));
-      }
-    append_rest(to, scale, is_lost);
-  }
-  // Columns behind the runs of the team.
-  __device__ __forceinline__ void append_rest(Code<kCacheType>* to, float scale,
-                                              bool is_lost) const {
+      if (has(run)) made(held.runs[run]).store(to + unit().column(run));
     const int64_t first = is_turned() ? args.heads.rotary : int64_t{2} * args.lanes * kVector;
 #pragma unroll 1
-    for (int64_t i = first + lane * kVector; i < side().columns; i += args.lanes * kVector) {
+    for (int64_t i = first + lane * kVector; i < columns(); i += args.lanes * kVector) {
       cuda::Neighbours<Element, kVector> own;
       own.load(row() + i);
       if (is_turned() && is_lost) lose(own);
-      kv_cache::coded<kCacheType>(own, scale).store(to + i);
+      made(own).store(to + i);
     }
   }
   // The columns that are not turned, of a token whose position the table lacks.
@@ -141,11 +133,11 @@ struct TeamHead {
 template <DType kCacheType, bool kNorm>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     turn_and_append(const __grid_constant__ HeadArgs args) {
-  if (counts_invalid(args)) return;
+  if (kNorm && blockIdx.x + 1 == gridDim.x) position::prefetch_weights(args.heads);
+  cuda::follow_previous();
+  if (counts_invalid<kThreads>(args)) return;
   const position::Heads& heads = args.heads;
-  const int64_t block = blockIdx.x - args.no_position.blocks - args.no_slot.blocks;
-  const int64_t first = block * args.table.each;
-  const int count = static_cast<int>(min(int64_t{args.table.each}, heads.tokens - first));
+  const auto [first, count] = BlockShare(args);
   const int team = static_cast<int>(threadIdx.x) / args.lanes, teams = kThreads / args.lanes;
   const int lane = static_cast<int>(threadIdx.x) % args.lanes;
   const int64_t all = count * args.of_token.divisor();
@@ -164,6 +156,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     own.load(held);
     const int64_t position = heads.position(own.token);
     const bool exists = heads.has(position);
+    position::Angles<kVector> angles;
+    const bool turns = own.is_turned() && exists && own.has(0);
+    if (kReadsEarly && turns) angles.load(heads.cosines(position), own.unit());
     if (!chosen) tokens.choose_one<kThreads>(args.cache, first);
     chosen = true;
     if constexpr (kNorm) {
@@ -176,16 +171,19 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     if (own.is_turned()) {
       if (!exists) {
         held.lose();
-      } else if (own.has(0)) {
-        position::Angles<kVector> angles;
-        angles.load(heads.cosines(position), own.unit());
+      } else if (turns) {
+        if (!kReadsEarly) angles.load(heads.cosines(position), own.unit());
         held.turn(angles, heads.is_interleaved);
       }
-      if (own.has(0)) held.store(own.row(), own.unit());
+      if (args.output.is_in_place()) {
+        if (own.has(0)) held.store(own.row(), own.unit());
+      } else if (!own.is_cached()) {
+        own.output(held, !exists);
+      }
     }
     const int64_t slot = own.is_cached() ? tokens.slot(static_cast<int>(of_block)) : -1;
     if (slot >= 0) own.append(held, slot, !exists);
-    if (own.is_turned() && !exists) own.lose_rest();
+    if (args.output.is_in_place() && own.is_turned() && !exists) own.lose_rest();
   }
 }
 
@@ -196,6 +194,7 @@ Status prepare_heads(const Descriptor& descriptor, const Device& device, State& 
   const int bytes = kv_cache::TokenTable::most_shared_bytes();
   PLANQ_TRY((cuda::preload(turn_and_append<kCacheType, false>, bytes)));
   PLANQ_TRY((cuda::preload(turn_and_append<kCacheType, true>, bytes)));
+  PLANQ_TRY(preload_warps<kCacheType>());
   return prepare(descriptor, device, state);
 }
 
@@ -203,9 +202,13 @@ Status prepare_heads(const Descriptor& descriptor, const Device& device, State& 
 template <DType kCacheType>
 Reason rejects_heads(const Descriptor& descriptor, const Device& device) {
   const Fields& f = descriptor.as<Fields>();
-  if (const Reason reason = rejects<cuda::kElement, kCacheType>(descriptor, device);
+  if (const Reason reason = rejects_types<cuda::kElement, kCacheType>(descriptor);
       !reason.accepted())
     return reason;
+  if (f.is_in_place()) {
+    if (const Reason reason = rejects_parts_of(descriptor, device); !reason.accepted())
+      return reason;
+  }
   if (f.scale_scope == CacheScale::Token)
     return Reason::refuse(ReasonKind::Feature, "does not measure scales");
   const int64_t columns = f.query_shape.last();
@@ -231,59 +234,31 @@ bool has_vectors(const Call& call, const position::Heads& heads,
   const int64_t columns = f.query_shape.last();
   const bool has_values = f.value_dim == 0 || (whole(kValue, f.value_dim, kSize) &&
                                                whole(kValueCache, f.value_dim, kCode));
-  return position::has_turned_vectors(heads, own, true) && whole(kQuery, columns, kSize) &&
-         whole(kKey, columns, kSize) && whole(kKeyCache, columns, kCode) && has_values &&
+  const int output = f.is_in_place() ? kSize : storage_bytes(f.output_dtype);
+  const bool has_output = f.is_in_place() || whole(kQueryOutput, columns, output);
+  return has_output && position::has_turned_vectors(heads, own, true) &&
+         whole(kQuery, columns, kSize) && whole(kKey, columns, kSize) &&
+         whole(kKeyCache, columns, kCode) && has_values &&
          (f.norm_weight_dtype == DType::Unset ||
           position::has_weight_vectors(own, heads.weight_dtype, true));
 }
 
-// Few tokens: a block each; many: as many blocks as run at a time.
-HeadArgs arguments_of(const Call& call, const position::Heads& heads,
-                      const kv_cache::Cache& cache) {
-  const Fields& f = call.fields<Fields>();
-  const int64_t slots = int64_t{kBlocks} * std::max(call.device.multiprocessors, 1);
-  const int each = static_cast<int>(
-      std::clamp<int64_t>(cuda::ceil_div(heads.tokens, slots), 1, kv_cache::kMostTokens));
-  const int units = heads.rotary / 2 / kVector;
-  auto* const invalid = static_cast<int64_t*>(call.operands[kInvalid].data);
-  const int64_t of_token = heads.of_token + (f.value_dim > 0 ? f.key_heads : 0);
-  return {heads,
-          cache,
-          kv_cache::TokenTable(each),
-          cuda::Counter(heads.tokens, invalid, call.device),
-          cuda::Counter(heads.tokens, invalid + 1, call.device),
-          cuda::WideDivider(each + kThreads, of_token),
-          cuda::WideDivider(f.pages, f.page_size),
-          static_cast<int>(cuda::power_of_two(units)),
-          units};
-}
-
 template <DType kCacheType>
 Status bind_heads(const Call& call, Bound& bound) {
+  const position::HeadOperands own = head_operands_of(call.operands);
   const Fields& f = call.fields<Fields>();
-  const Operands& given = call.operands;
-  const position::HeadOperands own = {given[kQuery],    given[kKey],         given[kCosSin],
-                                      given[kPosition], given[kQueryWeight], given[kKeyWeight],
-                                      given[kEps]};
   const position::Heads heads(f, own);
   if (!has_vectors<kCacheType>(call, heads, own)) {
-    bound.name_body("parts");
-    return bind(call, bound);
+    bound.name_body(f.is_in_place() ? "parts" : "warps");
+    return f.is_in_place() ? bind(call, bound) : bind_warps<kCacheType>(call, bound);
   }
-  const kv_cache::Cache cache(f, f.key_shape(),
-                              {given[kKey], given[kValue], given[kKeyCache], given[kValueCache],
-                               given[kSlot], given[kKeyScale], given[kValueScale]});
-  const HeadArgs args = arguments_of(call, heads, cache);
-  const int64_t counting = args.no_position.blocks + args.no_slot.blocks;
-  cuda::Grid grid = {.blocks = counting + cuda::ceil_div(heads.tokens, args.table.each),
-                     .threads = dim3(kThreads)};
-  grid.shared_bytes = args.table.shared_bytes();
-  if (args.no_position.blocks > 1)  // both numbers, which are neighbours
-    PLANQ_TRY(cuda::clear(args.no_position.total, 2 * sizeof(int64_t), bound));
+  HeadArgs args = arguments_of(call, heads, kBlocks, kv_cache::kMostTokens);
+  args.units = heads.rotary / 2 / kVector;
+  args.lanes = static_cast<int>(cuda::power_of_two(args.units));
   const bool has_norm = f.norm_weight_dtype != DType::Unset;
-  return cuda::launch(
-      has_norm ? turn_and_append<kCacheType, true> : turn_and_append<kCacheType, false>, grid, args,
-      bound);
+  return launch_tokens(
+      has_norm ? turn_and_append<kCacheType, true> : turn_and_append<kCacheType, false>, kThreads,
+      0, call.device, args, bound);
 }
 
 template <DType kCacheType>
@@ -304,9 +279,18 @@ constexpr Kernel make_kernel() {
           .prepared_workspace = prepared_workspace};
 }
 
-constexpr Kernel kKernels[] = {make_kernel<cuda::kElement>(), make_kernel<DType::Int8>(),
-                               make_kernel<DType::Float8E4M3FN>(),
-                               make_kernel<DType::Float8E5M2>()};
+template <DType... kCacheTypes>
+constexpr std::array kKernelsOf = {make_kernel<kCacheTypes>()...,
+                                   make_warps_kernel<kCacheTypes>()...};
+template <DType kType>
+constexpr auto kernels_of_type() {
+  if constexpr (kType == DType::Float32)
+    return kKernelsOf<kType, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2, DType::Float16,
+                      DType::BFloat16>;
+  else
+    return kKernelsOf<kType, DType::Int8, DType::Float8E4M3FN, DType::Float8E5M2>;
+}
+constexpr auto kKernels = kernels_of_type<cuda::kElement>();
 
 }  // namespace
 }  // namespace planq::rotary_kv_cache_append

@@ -1,5 +1,6 @@
 #include "ops/kv_cache/rotary_kv_cache_append/desc.h"
 
+#include <span>
 #include <string>
 
 #include "core/checks.h"
@@ -8,6 +9,14 @@
 namespace planq::rotary_kv_cache_append {
 
 namespace {
+
+// Turned queries are as they are; numbers of 32 bits may be rounded to 16.
+Fault check_output(const Fields& f) {
+  if (f.is_in_place()) return {};
+  const DType outputs[] = {f.dtype, DType::Float16, DType::BFloat16};
+  const std::size_t count = f.dtype == DType::Float32 ? 3 : 1;
+  return checks::dtype("output_dtype", f.output_dtype, std::span(outputs, count));
+}
 
 Fault resolve(Descriptor& descriptor) {
   Fields& f = descriptor.as<Fields>();
@@ -23,7 +32,7 @@ Fault resolve(Descriptor& descriptor) {
   // The parts check the rest.
   Fault fault;
   parts_of(descriptor, fault);
-  return fault;
+  return fault.ok() ? check_output(f) : fault;
 }
 
 Descriptor turn(const Descriptor& whole, Fault& fault) {

@@ -1,5 +1,6 @@
 // rotary_kv_cache_append: rotary_embedding and kv_cache_append, one after the other, as one plan.
-// The keys that are turned go into the cache, with the values beside them.
+// The keys that are turned go into the cache, with the values beside them. Queries and keys are
+// turned in place, or queries go to an output and keys to the cache alone.
 #pragma once
 
 #include <array>
@@ -9,7 +10,9 @@
 #include "core/registry.h"
 #include "core/rejects.h"
 #include "core/sku.h"
+#include "ops/kv_cache/cache.h"
 #include "ops/kv_cache/operand_lines.h"
+#include "ops/position/heads.h"
 #include "ops/position/vocabulary.h"
 
 namespace planq::rotary_kv_cache_append {
@@ -29,7 +32,9 @@ struct Fields {
   CacheLayout layout = CacheLayout::Nhd;
   DType cache_dtype = DType::Unset;
   CacheScale scale_scope = CacheScale::Unset;
+  DType output_dtype = DType::Unset;  // Unset: in place
 
+  bool is_in_place() const { return output_dtype == DType::Unset; }
   Shape key_shape() const { return {3, {query_shape[0], key_heads, query_shape.last()}}; }
 };
 
@@ -48,6 +53,7 @@ inline constexpr Field kFields[] = {
     PLANQ_FIELD(Fields, layout),
     PLANQ_FIELD(Fields, cache_dtype),
     PLANQ_FIELD(Fields, scale_scope),
+    PLANQ_FIELD(Fields, output_dtype).from("query_output.dtype"),
 };
 
 // Positions in Operands.
@@ -65,12 +71,15 @@ enum Operand : int {
   kEps,
   kKeyScale,
   kValueScale,
+  kQueryOutput,
   kInvalid
 };
+// Of what is turned in place.
+constexpr Rule turned_role() { return when(is_set("output_dtype"), Role::Input, Role::InOut); }
 inline constexpr auto kOperands = operands(
     kFields,
-    {{"query", Role::InOut, "dtype", "query_shape"},
-     {"key", Role::InOut, "dtype",
+    {{"query", turned_role(), "dtype", "query_shape"},
+     {"key", turned_role(), "dtype",
       axes(axis_of("query_shape", 0), "key_heads", last_of("query_shape"))},
      {"value", Role::Input, "dtype", axes(axis_of("query_shape", 0), "key_heads", "value_dim"),
       is_set("value_dim")},
@@ -90,6 +99,7 @@ inline constexpr auto kOperands = operands(
       is("cache_dtype", kv_cache::is_code)},
      {"value_scale", kv_cache::scale_role(), DType::Float32, kv_cache::scales_of("key_heads"),
       is("cache_dtype", kv_cache::is_code) && is_set("value_dim")},
+     {"query_output", Role::Output, "output_dtype", "query_shape", is_set("output_dtype")},
      {"invalid", Role::Output, DType::Int64, 2}});
 
 // The operators that it is made of: rotary_embedding, then kv_cache_append.
@@ -121,10 +131,14 @@ Reason rejects_types(const Descriptor& descriptor) {
   if (!reason.accepted()) return reason;
   return expect(ReasonKind::DType, "cache_dtype", kCacheType, f.cache_dtype);
 }
+// Of the kernels that are made of parts.
 template <DType kType, DType kCacheType>
 Reason rejects(const Descriptor& descriptor, const Device& device) {
   const Reason reason = rejects_types<kType, kCacheType>(descriptor);
-  return reason.accepted() ? rejects_parts_of(descriptor, device) : reason;
+  if (!reason.accepted()) return reason;
+  if (!descriptor.as<Fields>().is_in_place())
+    return Reason::refuse(ReasonKind::Feature, "turns queries and keys in place");
+  return rejects_parts_of(descriptor, device);
 }
 
 template <Backend kBackend, DType kType, DType kCacheType>
@@ -150,9 +164,28 @@ constexpr std::array kPartsOfType = {make_parts_kernel<kBackend, kType, kType>()
                                      make_parts_kernel<kBackend, kType, DType::Int8>(),
                                      make_parts_kernel<kBackend, kType, DType::Float8E4M3FN>(),
                                      make_parts_kernel<kBackend, kType, DType::Float8E5M2>()};
+// Of float32, which is rounded as well.
+template <Backend kBackend>
+constexpr std::array kRoundingParts = {
+    make_parts_kernel<kBackend, DType::Float32, DType::Float16>(),
+    make_parts_kernel<kBackend, DType::Float32, DType::BFloat16>()};
 template <Backend kBackend>
 constexpr auto kPartsKernels =
     joined(kPartsOfType<kBackend, DType::Float16>, kPartsOfType<kBackend, DType::BFloat16>,
-           kPartsOfType<kBackend, DType::Float32>);
+           kPartsOfType<kBackend, DType::Float32>, kRoundingParts<kBackend>);
+
+// Where a call has its heads, and its cache.
+inline position::HeadOperands head_operands_of(const Operands& own) {
+  return {own[kQuery],       own[kKey],       own[kCosSin], own[kPosition],
+          own[kQueryWeight], own[kKeyWeight], own[kEps]};
+}
+inline kv_cache::Cache cache_of(const Call& call) {
+  const Fields& f = call.fields<Fields>();
+  const Operands& own = call.operands;
+  return {f,
+          f.key_shape(),
+          {own[kKey], own[kValue], own[kKeyCache], own[kValueCache], own[kSlot], own[kKeyScale],
+           own[kValueScale]}};
+}
 
 }  // namespace planq::rotary_kv_cache_append

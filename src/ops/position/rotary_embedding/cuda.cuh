@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/architectures.h"
 #include "core/sku.h"
 #include "cuda/counter.cuh"
 #include "cuda/divider.cuh"
@@ -18,6 +19,7 @@
 #include "math/conversions.h"
 #include "ops/norm/arithmetic.h"
 #include "ops/position/heads.h"
+#include "ops/position/held_head.cuh"
 #include "ops/position/rotary_embedding/desc.h"
 #include "ops/position/turned.cuh"
 
@@ -29,6 +31,7 @@ using cuda::kWarp;
 using position::Angles;
 using position::HeadRuns;
 using position::Heads;
+using position::HeldHead;
 using position::kVector;
 using position::nan_element;
 using position::Unit;
@@ -73,6 +76,8 @@ __global__ void __launch_bounds__(kThreads, kNormRuns == 2 ? 4 : 2)
     turn_heads(const __grid_constant__ HeadArgs args) {
   constexpr bool kNorm = kNormRuns > 0;
   constexpr int kMost = kNorm ? 1 : kMostTurned;
+  if (kNorm && blockIdx.x == 0) position::prefetch_weights(args.heads);
+  cuda::follow_previous();
   if (counts_invalid(args)) return;
   const Heads& heads = args.heads;
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
@@ -120,87 +125,10 @@ __global__ void __launch_bounds__(kThreads, kNormRuns == 2 ? 4 : 2)
 
 // --- Heads of a warp, with a norm, whatever their columns are ------------------------------------
 
-__device__ __forceinline__ float weight_at(const void* weights, int column, DType dtype) {
-  if (dtype == DType::Float16)
-    return math::widened(static_cast<const math::Half*>(weights)[column]);
-  if (dtype == DType::BFloat16)
-    return math::widened(static_cast<const math::Bfloat16*>(weights)[column]);
-  return static_cast<const float*>(weights)[column];
-}
-
-// A head in shared memory. Each lane writes the columns that it reads from the row: kEach
-// neighbours, and those that are a whole warp's further on.
-template <int kEach>
-struct HeldHead {
-  static constexpr int kStep = kEach * kWarp;
-  static constexpr int kSteps = static_cast<int>(kMostColumns) / kStep;
-
-  const Heads& heads;
-  float* x;
-  int lane;
-
-  // Reads the row, and answers the sum of its squares.
-  __device__ __forceinline__ float read(const Element* row) const {
-    float steps[kSteps];
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      steps[s] = math::kNoTerm;
-      if (s * kStep >= heads.columns) continue;
-      const int column = s * kStep + lane * kEach;
-      float terms[kEach];
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) terms[i] = math::kNoTerm;
-      if (column < heads.columns) {
-        cuda::Neighbours<Element, kEach> own;
-        own.load(row + column);
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          x[column + i] = math::widened(own.each[i]);
-          terms[i] = x[column + i] * x[column + i];
-        }
-      }
-      steps[s] = cuda::join_lanes(cuda::join_neighbours(terms, cuda::AddNeighbours{}),
-                                  cuda::AddNeighbours{});
-    }
-    return cuda::join_neighbours(steps, cuda::AddNeighbours{});
-  }
-  __device__ __forceinline__ void scale(float factor, const void* weights) const {
-#pragma unroll 1
-    for (int column = lane * kEach; column < heads.columns; column += kStep) {
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const float weight = weight_at(weights, column + i, heads.weight_dtype) + 0.0f;
-        x[column + i] = math::rounded_to<Element>((x[column + i] * factor) * weight);
-      }
-    }
-  }
-  __device__ __forceinline__ float turned(int column, const float* cosines) const {
-    if (column >= heads.rotary) return x[column];
-    const int half = heads.rotary / 2;
-    const bool interleaved = heads.is_interleaved;
-    const int pair = interleaved ? column / 2 : column < half ? column : column - half;
-    const float a = x[interleaved ? 2 * pair : pair];
-    const float b = x[interleaved ? 2 * pair + 1 : pair + half];
-    const bool is_first = interleaved ? column % 2 == 0 : column < half;
-    const math::TurnedPair made = math::turned(a, b, cosines[pair], cosines[half + pair]);
-    return is_first ? made.a : made.b;
-  }
-  // Where the table has no position, `cosines` is null.
-  __device__ __forceinline__ void write(Element* row, const float* cosines) const {
-#pragma unroll 1
-    for (int column = lane * kEach; column < heads.columns; column += kStep) {
-      cuda::Neighbours<Element, kEach> own;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i)
-        own.each[i] =
-            cosines ? math::narrowed<Element>(turned(column + i, cosines)) : nan_element();
-      own.store(row + column);
-    }
-  }
-};
-
 template <int kEach>
 __global__ void __launch_bounds__(kThreads) turn_normalized(const __grid_constant__ HeadArgs args) {
+  if (blockIdx.x == 0) position::prefetch_weights(args.heads);
+  cuda::follow_previous();
   if (counts_invalid(args)) return;
   const Heads& heads = args.heads;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -254,9 +182,12 @@ HeadArgs arguments_of(const Call& call, const Heads& heads, int64_t parts, int l
           each};
 }
 
-Status launch_heads(HeadKernel kernel, const HeadArgs& args, int shared_bytes, Bound& bound) {
+Status launch_heads(HeadKernel kernel, const HeadArgs& args, int shared_bytes, const Device& device,
+                    Bound& bound) {
   PLANQ_TRY(args.invalid.clear(bound));
   cuda::Grid grid = {.blocks = args.blocks + args.invalid.blocks, .threads = dim3(kThreads)};
+  // A kernel behind a clearing waits for it by the stream's order.
+  grid.dependent = args.invalid.blocks == 1 && has_dependent_launches(device.arch);
   grid.shared_bytes = shared_bytes;
   return cuda::launch(kernel, grid, args, bound);
 }
@@ -266,7 +197,7 @@ Status bind_normalized(const Call& call, const Heads& heads, Bound& bound) {
       has_vectors(call, heads.columns) ? turn_normalized<kVector> : turn_normalized<1>;
   const int shared_bytes = kWarps * heads.columns * static_cast<int>(sizeof(float));
   return launch_heads(kernel, arguments_of(call, heads, heads.of_token, kWarp, 1), shared_bytes,
-                      bound);
+                      call.device, bound);
 }
 
 Status bind(const Call& call, Bound& bound) {
@@ -292,7 +223,7 @@ Status bind(const Call& call, Bound& bound) {
                             : runs == 8 ? turn_heads<kVector, 8>
                             : whole     ? turn_heads<kVector, 0>
                                         : turn_heads<1, 0>;
-  return launch_heads(kernel, arguments_of(call, heads, parts, lanes, each), 0, bound);
+  return launch_heads(kernel, arguments_of(call, heads, parts, lanes, each), 0, call.device, bound);
 }
 
 constexpr Kernel kKernels[] = {{.op = "rotary_embedding",

@@ -40,14 +40,14 @@ class KvCacheAppendTests:
         return planq.KvCacheAppendDescriptor(**asdict(as_problem(problem)))
 
     def math(self, problem: Hashable) -> planq.MathPrecision:
-        """Quotients, of codes; copies are not computed."""
-        codes = as_problem(problem).has_codes
-        return planq.MathPrecision.F32 if codes else planq.MathPrecision.NONE
+        """Of codes and of what is rounded; copies are not computed."""
+        copies = as_problem(problem).has_copies
+        return planq.MathPrecision.NONE if copies else planq.MathPrecision.F32
 
     def rounding(self, problem: Hashable) -> planq.Rounding:
-        """That of codes."""
-        codes = as_problem(problem).has_codes
-        return planq.Rounding.NEAREST_EVEN if codes else planq.Rounding.NONE
+        """That of codes, and of numbers of another type."""
+        copies = as_problem(problem).has_copies
+        return planq.Rounding.NONE if copies else planq.Rounding.NEAREST_EVEN
 
     def sized(self, fields: dict[str, Any], count: int) -> dict[str, Any]:
         """The problem with `count` elements in the key, and a cache that stays small."""

@@ -10,13 +10,15 @@ from itertools import product
 
 import numpy as np
 
-from planq.audit.ops.kv_cache.kv_cache_append.reference import Problem, kv_cache_append
+from planq.audit.ops.kv_cache.kv_cache_append.reference import CODES, Problem, kv_cache_append
 from planq.audit.reference import inputs
 from planq.audit.reference.formats import STORAGE, Array, Arrays
 from planq.audit.reference.inputs import Chooser, field, hashed
 
 DTYPES = ("float16", "bfloat16", "float32")
 CACHES = (None, "int8", "float8_e4m3fn", "float8_e5m2")
+# What float32 is rounded to.
+ROUNDED = ("float16", "bfloat16")
 DATA = ("normal", "finite", "mixed", "nonfinite", "patterns", "subnormal", "huge", "zeros", "ties")
 SCALES = ("fitting", "fitting", "finite", "mixed")
 SCOPES = ("tensor", "head", "token")
@@ -174,10 +176,13 @@ def cases(
     sizes: tuple[tuple[tuple[int, int, int], int | None, int, int], ...],
 ) -> tuple[Case, ...]:
     """Every size and pair of types; the rest is drawn."""
+    pairs = [*product(sizes, product(DTYPES, CACHES))]
+    pairs += product(sizes, product(("float32",), ROUNDED))
     found: list[Case] = []
-    for (shape, value, pages, page_size), dtype, cache in product(sizes, DTYPES, CACHES):
+    for (shape, value, pages, page_size), (dtype, cache) in pairs:
         seed = len(found)
         chooser = Chooser(seed)
+        scope = SCOPES[(seed // 12 + seed // 4 + seed % 4) % len(SCOPES)]
         problem = Problem(
             shape,
             pages,
@@ -186,7 +191,7 @@ def cases(
             value,
             chooser.pick(("nhd", "hnd")),
             cache,
-            cache and SCOPES[(seed // 12 + seed // 4 + seed % 4) % len(SCOPES)],
+            scope if cache in CODES else None,
         )
         turn = seed + seed // 12
         kind, data = KINDS[(turn + seed // 8) % len(KINDS)], DATA[turn % len(DATA)]

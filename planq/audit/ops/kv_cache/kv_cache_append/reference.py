@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from planq.audit.ops.affine.reference import float8_codes, integer_codes, ranges_of
-from planq.audit.reference.formats import FLOATS, STORAGE, Array, Arrays
+from planq.audit.reference.formats import FLOATS, STORAGE, Array, Arrays, narrowed
 
 F32 = np.float32
+CODES = ("int8", "float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,12 @@ class Problem:
     @property
     def has_codes(self) -> bool:
         """Whether there are scales."""
-        return self.stored_dtype != self.input_dtype
+        return self.stored_dtype in CODES
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether nothing is computed."""
+        return self.stored_dtype == self.input_dtype
 
     @property
     def sides(self) -> dict[str, int]:
@@ -86,8 +92,10 @@ def measured(problem: Problem, heads: Array) -> Array:
 
 def stored(problem: Problem, heads: Array, scale: Array | None) -> Array:
     """What the cache holds of keys or values."""
-    if scale is None:
+    if problem.has_copies:
         return heads
+    if scale is None:
+        return narrowed(heads, problem.stored_dtype)
     dtype = problem.stored_dtype
     quotients = np.asarray(heads.astype(F32) / scale[..., None])
     bounds = ranges_of(dtype, "symmetric")

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 
 from planq.audit.ops.kv_cache.kv_cache_append import cases as cache
+from planq.audit.ops.kv_cache.kv_cache_append.reference import CODES
 from planq.audit.ops.kv_cache.rotary_kv_cache_append.reference import (
     Problem,
     rotary_kv_cache_append,
@@ -19,6 +20,20 @@ from planq.audit.reference.formats import Arrays
 from planq.audit.reference.inputs import Chooser
 
 DTYPES = ("float16", "bfloat16", "float32")
+# Types of elements, of the cache and of an output for queries, if there is one.
+Types = tuple[str, str | None, str | None]
+IN_PLACE: tuple[Types, ...] = tuple((*pair, None) for pair in product(DTYPES, cache.CACHES))
+ROUNDED: tuple[Types, ...] = tuple(("float32", stored, None) for stored in cache.ROUNDED)
+OUTPUTS: tuple[Types, ...] = (
+    *((dtype, stored, dtype) for dtype in cache.ROUNDED for stored in cache.CACHES),
+    ("float32", "float16", "float16"),
+    ("float32", "bfloat16", "bfloat16"),
+    ("float32", "int8", "float16"),
+    ("float32", "float8_e4m3fn", "bfloat16"),
+    ("float32", "float8_e5m2", "float32"),
+    ("float32", None, "float16"),
+    ("float32", "float16", "float32"),
+)
 # Tokens, heads and columns; heads of the key; columns that are turned, and those of a value; pages
 # and their size. Whole vectors and not; a token to a block, several, and more than a table has
 # places for; a part of a head, and half of it; values of other columns, and none.
@@ -55,7 +70,7 @@ class Token:
         return replace(whole, query_shape=(1, *whole.query_shape[1:]))
 
     def _own(self, tensors: Arrays) -> Arrays:
-        names = ("query", "key", "value", "position", "slot")
+        names = ("query", "key", "value", "position", "slot", "query_output")
         cut = {name: tensors[name] for name in names if name in tensors}
         return {name: held[self.place : self.place + 1] for name, held in cut.items()}
 
@@ -69,8 +84,9 @@ class Token:
         position = int(self.case.turn.position()[self.place])
         is_outside = not 0 <= position < self.case.problem.max_position
         invalid = np.array([is_outside, made["invalid"][0]], np.int64)
+        turned = ("query_output",) if self.case.problem.output_dtype else ("query", "key")
         heads = self._own(whole)
-        return made | {name: heads[name] for name in ("query", "key")} | {"invalid": invalid}
+        return made | {name: heads[name] for name in turned} | {"invalid": invalid}
 
 
 @dataclass(frozen=True)
@@ -136,13 +152,18 @@ def is_whole(problem: Problem) -> bool:
 
 
 def cases(sizes: tuple[Size, ...]) -> tuple[Case, ...]:
-    """Every size and pair of types, with a norm and without; the rest is drawn."""
+    """Every size and pair of types, with a norm and without; the rest is drawn.
+
+    Types that are rounded, and outputs, have a norm in every other case.
+    """
+    every = list(product(sizes, IN_PLACE, (None, "any")))
+    for i, (size, types) in enumerate(product(sizes, (*ROUNDED, *OUTPUTS))):
+        every.append((size, types, (None, "any")[i % 2]))
     found: list[Case] = []
-    for (shape, key, rotary, value, pages, page_size), dtype, stored, norm in product(
-        sizes, DTYPES, cache.CACHES, (None, "any")
-    ):
+    for (shape, key, rotary, value, pages, page_size), (dtype, stored, output), norm in every:
         seed = len(found)
         chooser = Chooser(seed)
+        scope = cache.SCOPES[(seed // 24 + seed // 8 + seed // 2 % 4) % len(cache.SCOPES)]
         problem = Problem(
             shape,
             key,
@@ -157,7 +178,8 @@ def cases(sizes: tuple[Size, ...]) -> tuple[Case, ...]:
             norm and chooser.pick(DTYPES),
             chooser.pick(("nhd", "hnd")),
             stored,
-            stored and cache.SCOPES[(seed // 24 + seed // 8 + seed // 2 % 4) % len(cache.SCOPES)],
+            scope if stored in CODES else None,
+            output,
         )
         turn = seed + seed // 12
         found.append(

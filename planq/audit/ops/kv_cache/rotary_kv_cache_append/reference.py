@@ -9,7 +9,7 @@ import numpy as np
 
 from planq.audit.ops.kv_cache.kv_cache_append import reference as cache
 from planq.audit.ops.position.rotary_embedding import reference as position
-from planq.audit.reference.formats import Arrays
+from planq.audit.reference.formats import Array, Arrays, narrowed
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Problem:
     layout: str = "nhd"
     cache_dtype: str | None = None
     scale_scope: str | None = None
+    output_dtype: str | None = None
 
     @property
     def turn(self) -> position.Problem:
@@ -67,9 +68,18 @@ class Problem:
         return ",".join([shape, *(f"{name}={value}" for name, value in told.items())])
 
 
+def output_of(problem: Problem, query: Array) -> Array:
+    """Turned queries in the type of the output."""
+    if problem.output_dtype in (None, problem.dtype):
+        return query
+    return narrowed(query, problem.output_dtype)
+
+
 def rotary_kv_cache_append(problem: Problem, given: Arrays) -> Arrays:
     """The operator's outputs."""
     turned = position.rotary_embedding(problem.turn, given)
     appended = cache.kv_cache_append(problem.append, given | {"key": turned["key"]})
     invalid = np.concatenate([turned["invalid"], appended["invalid"]])
+    if problem.output_dtype:
+        turned = {"query_output": output_of(problem, turned["query"])}
     return turned | appended | {"invalid": invalid}
