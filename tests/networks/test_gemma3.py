@@ -390,11 +390,12 @@ def test_a_watch_is_told_of_every_launch(path: Path) -> None:
     text = model.text(9)
     found = model.step([Part(text, [1, 2])], logits=True).logits()
     assert found.tobytes() == expected.tobytes()
-    per_layer = ["codes of norm", *(f"attn_{side}" for side in "qkv"), "rotary", "float16"]
-    assert [name.split(".")[-1] for name in seen[2:8]] == per_layer
+    per_layer = ["codes of norm", *(f"attn_{side}" for side in "qkv"), "turn and append"]
+    assert [name.split(".")[-1] for name in seen[2:7]] == per_layer
+    assert seen[7].startswith("attention of 1")
     assert seen[:2] == ["embedding", "scaling"]
     assert seen[-4:] == ["chosen rows", "codes of norm", "token_embd", "argmax"]
-    assert seen.count("rotary") == LAYERS
+    assert seen.count("turn and append") == LAYERS
     assert seen.count("attention of 1, windowed") == LAYERS - 1
 
 

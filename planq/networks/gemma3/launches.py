@@ -119,7 +119,7 @@ def row_shapes(sizes: Sizes, rows: int = 1) -> Shapes:
         "codes": (sizes.hidden, "int8"),
         "scale": (sizes.hidden // 32, "float32"),
         "qkv": (qkv, "float32"),
-        "float16 qkv": (qkv, "float16"),
+        "query": (heads, "float16"),
         "heads": (heads, "float32"),
         "gate up": (2 * sizes.inner, "float32"),
         "inner codes": (sizes.inner, "int8"),
@@ -193,9 +193,7 @@ class Launches:
         return [
             self._codes_of_norm(f"{name}.attn_norm", before, self.at["residual"]),
             self._products(name, "qkv"),
-            self._rotary(name),
-            self._as_float16(),
-            self._append(layer),
+            self._turn_and_append(layer),
             self._attention(layer),
             self._product(f"{name}.attn_output", "heads", "hidden"),
             self._norm(f"{name}.post_attention_norm"),
@@ -206,49 +204,33 @@ class Launches:
             self._norm(f"{name}.post_ffw_norm"),
         ]
 
-    def _rotary(self, layer: str) -> Launch:
-        tensors, sizes = self.tensors, self.sizes
-        query, key, _ = self._heads("qkv")
-        windowed = sizes.windowed(int(layer.removeprefix("blk.")))
-        args = planq.RotaryEmbeddingArgs(
-            query=query,
-            key=key,
-            cos_sin=tensors["windowed turns" if windowed else "turns"],
-            position=self.at["position"],
-            query_weight=tensors[f"{layer}.attn_q_norm"],
-            key_weight=tensors[f"{layer}.attn_k_norm"],
-            eps=sizes.epsilon,
-            invalid=tensors["invalid"],
-        )
-        return Launch("rotary", args)
-
-    def _as_float16(self) -> Launch:
-        """Queries, keys and values as attention takes them."""
-        rows = self.at["qkv"]
-        args = planq.AddArgs(
-            input=rows, other=self._zeros(rows.shape[1]), output=self.at["float16 qkv"]
-        )
-        return Launch("float16", args)
-
-    def _append(self, layer: int) -> Launch:
-        _, key, value = self._heads("float16 qkv")
+    def _turn_and_append(self, layer: int) -> Launch:
+        """Positions; queries, keys and values become float16, as attention takes them."""
+        tensors, sizes, name = self.tensors, self.sizes, f"blk.{layer}"
+        query, key, value = self._heads()
         keys, values = self._pages(layer)
-        args = planq.KvCacheAppendArgs(
+        args = planq.RotaryKvCacheAppendArgs(
+            query=query,
             key=key,
             value=value,
             key_cache=keys,
             value_cache=values,
+            cos_sin=tensors["windowed turns" if sizes.windowed(layer) else "turns"],
+            position=self.at["position"],
             slot=self.at["slot"],
-            invalid=self.tensors["invalid"],
+            query_weight=tensors[f"{name}.attn_q_norm"],
+            key_weight=tensors[f"{name}.attn_k_norm"],
+            eps=sizes.epsilon,
+            query_output=self._query(),
+            invalid=tensors["invalid"],
         )
-        return Launch("append", args)
+        return Launch("turn and append", args)
 
     def _attention(self, layer: int) -> Launch:
         at, sizes = self.at, self.sizes
-        query, _, _ = self._heads("float16 qkv")
         keys, values = self._pages(layer)
         args = planq.AttentionArgs(
-            query=query,
+            query=self._query(),
             key_cache=keys,
             value_cache=values,
             output=at["heads"].reshape(-1, sizes.heads, sizes.head),
@@ -326,7 +308,7 @@ class Launches:
             input=logits,
             position=at["drawn position"],
             output=tensors["drawn"][: len(logits)],
-            invalid=tensors["invalid"],
+            invalid=tensors["invalid"][:1],
             **settings,
         )
         return Launch("sample", args)
@@ -341,7 +323,7 @@ class Launches:
                 table=tensors[name],
                 index=self.at["chosen"],
                 output=tensors[f"asked {name}"][: self.extents.asked],
-                invalid=tensors["invalid"],
+                invalid=tensors["invalid"][:1],
             )
             made.append(Launch("chosen rows", args))
         hidden, residual = (
@@ -351,16 +333,20 @@ class Launches:
 
     # --- Operands
 
-    def _heads(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads(self) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (tokens, heads, elements)."""
         sizes = self.sizes
         columns = sizes.columns("qkv").values()
         counts = (sizes.heads, sizes.key_heads, sizes.key_heads)
         query, key, value = (
-            self.at[name][:, own].reshape(-1, heads, sizes.head)
+            self.at["qkv"][:, own].reshape(-1, heads, sizes.head)
             for own, heads in zip(columns, counts, strict=True)
         )
         return query, key, value
+
+    def _query(self) -> Tensor:
+        """Turned queries in float16, (tokens, heads, elements)."""
+        return self.at["query"].reshape(-1, self.sizes.heads, self.sizes.head)
 
     def _pages(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, each (pages, places, heads, elements)."""

@@ -403,8 +403,6 @@ class Gemma3:
     def _kept(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and type of what lives always, beside the weights."""
         sizes, limits = self.sizes, self.limits
-        rows = row_shapes(sizes)
-        widest = max(rows[name][0][1] for name in ("hidden", "qkv"))
         inputs = room_of(
             Extents(limits.rows, limits.batches[-1], limits.asked, False, sampled=True),
             limits.table,
@@ -417,8 +415,8 @@ class Gemma3:
             **{name: ((count,), INPUTS[name]) for name, count in inputs._asdict().items()},
             "turns": ((limits.context, sizes.head), "float32"),
             "windowed turns": ((limits.context, sizes.head), "float32"),
-            "zeros": ((1, widest), "float32"),
-            "invalid": ((1,), "int64"),
+            "zeros": ((1, sizes.hidden), "float32"),
+            "invalid": ((2,), "int64"),
         }
 
     def _read(self, files: Source, entries: dict[str, Entry], progress: Progress) -> None:

@@ -126,7 +126,6 @@ def _elements(sizes: Sizes, tokens: planq.Dim, kind: planq.GgufType) -> dict[str
     """Embeddings, norms, gates, and the tokens that logits choose."""
     rows, logits = (tokens, sizes.hidden), (tokens, sizes.vocabulary)
     norm = planq.RmsNormDescriptor(shape=rows, input_dtype="float32", weight_dtype="float32")
-    heads = (sizes.heads + 2 * sizes.key_heads) * sizes.head
     return {
         "embedding": planq.GgufDequantizeDescriptor(
             shape=rows,
@@ -138,9 +137,6 @@ def _elements(sizes: Sizes, tokens: planq.Dim, kind: planq.GgufType) -> dict[str
         "scaling": planq.AddDescriptor(shape=rows, input_dtype="float32"),
         "norm": norm,
         "codes of norm": replace(norm, residual_dtype="float32", **CODES),
-        "float16": planq.AddDescriptor(
-            shape=(tokens, heads), input_dtype="float32", output_dtype="float16"
-        ),
         "gate": planq.ActivationDescriptor(
             shape=(tokens, sizes.inner),
             function="gelu_tanh",
@@ -160,19 +156,17 @@ def _elements(sizes: Sizes, tokens: planq.Dim, kind: planq.GgufType) -> dict[str
 def _positions(sizes: Sizes, limits: Limits, tokens: planq.Dim) -> dict[str, planq.Descriptor]:
     """Positions, and the cache."""
     return {
-        "rotary": planq.RotaryEmbeddingDescriptor(
+        "turn and append": planq.RotaryKvCacheAppendDescriptor(
             query_shape=(tokens, sizes.heads, sizes.head),
             key_heads=sizes.key_heads,
+            value_dim=sizes.head,
             dtype="float32",
             max_position=limits.context,
             norm_weight_dtype="float32",
-        ),
-        "append": planq.KvCacheAppendDescriptor(
-            key_shape=(tokens, sizes.key_heads, sizes.head),
-            value_dim=sizes.head,
             pages=limits.cache,
             page_size=limits.page,
-            input_dtype="float16",
+            cache_dtype="float16",
+            output_dtype="float16",
         ),
     }
 
