@@ -45,6 +45,7 @@ class Extents(NamedTuple):
         every: Whether these are all tokens, in their order.
         likeliest: Whether a text takes the likeliest tokens.
         sampled: Whether a text samples its tokens, with settings for each row.
+        single: Whether each text has one token, whose attention then is one launch on a GPU.
     """
 
     rows: int
@@ -53,6 +54,7 @@ class Extents(NamedTuple):
     every: bool
     likeliest: bool = True
     sampled: bool = False
+    single: bool = False
 
     @property
     def drawn(self) -> int:
@@ -239,7 +241,9 @@ class Launches:
             block_table=at["block table"],
             scale=sizes.head**-0.5,
         )
-        return Launch(attention_name(self.extents.batch, sizes.windowed(layer)), args)
+        extents = self.extents
+        name = attention_name(extents.batch, sizes.windowed(layer), extents.single)
+        return Launch(name, args)
 
     def _gate(self) -> Launch:
         args = planq.ActivationArgs(

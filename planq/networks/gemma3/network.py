@@ -276,7 +276,8 @@ class Gemma3:
         """What a step of so many tokens of so many texts is bound for."""
         batch = next(count for count in self.limits.batches if count >= texts)
         bound = self._bucket(rows, self.limits.rows)
-        chosen = "likeliest" in choices, "drawn" in choices
+        # Likeliest and drawn tokens, and whether each text has one token.
+        chosen = "likeliest" in choices, "drawn" in choices, rows == texts
         if asked == rows and bound <= self.limits.asked:
             return Extents(bound, batch, bound, True, *chosen)
         most = min(bound, self.limits.asked)
@@ -389,6 +390,7 @@ class Gemma3:
         few = min(limits.rows, limits.asked)
         for batch in limits.batches:
             yield Extents(limits.rows, batch, few, False)
+            yield Extents(min(batch, limits.rows), batch, 0, False, single=True)
         for likeliest, sampled in ((True, False), (False, True), (True, True)):
             yield Extents(limits.rows, 1, few, False, likeliest, sampled)
             yield Extents(few, 1, few, True, likeliest, sampled)

@@ -76,16 +76,20 @@ def descriptors(
         **_elements(sizes, tokens, BLOCKS[weights["token_embd"].dtype]),
         **_positions(sizes, limits, tokens),
         **{
-            attention_name(batch, windowed): _attention(sizes, limits, tokens, batch, windowed)
+            attention_name(batch, windowed, single): _attention(
+                sizes, limits, tokens, batch, windowed, single
+            )
             for batch in limits.batches
             for windowed in (False, True)
+            for single in (False, True)
         },
     }
 
 
-def attention_name(batch: int, windowed: bool) -> str:
-    """How the plan of attention is called."""
-    return f"attention of {batch}{', windowed' if windowed else ''}"
+def attention_name(batch: int, windowed: bool, single: bool) -> str:
+    """How the plan of attention is called. `single`: each text has one token."""
+    told = {"windowed": windowed, "single tokens": single}
+    return ", ".join([f"attention of {batch}", *(word for word, holds in told.items() if holds)])
 
 
 def _products(
@@ -172,13 +176,13 @@ def _positions(sizes: Sizes, limits: Limits, tokens: planq.Dim) -> dict[str, pla
 
 
 def _attention(
-    sizes: Sizes, limits: Limits, tokens: planq.Dim, batch: int, windowed: bool
+    sizes: Sizes, limits: Limits, tokens: planq.Dim, batch: int, windowed: bool, single: bool
 ) -> planq.Descriptor:
     return planq.AttentionDescriptor(
         query_shape=(tokens, sizes.heads, sizes.head),
         key_heads=sizes.key_heads,
         batch=batch,
-        max_query=limits.rows,
+        max_query=1 if single else limits.rows,
         max_key=limits.context,
         pages=limits.cache,
         page_size=limits.page,
