@@ -132,3 +132,35 @@ def test_a_chain_of_plans(dtype: str, codes: str, rows: int, captured: bool) -> 
     found = gpu.bits()
     for name, wanted in host.bits().items():
         assert np.array_equal(found[name], wanted), name
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_plans_wait_for_another_stream(captured: bool) -> None:
+    """Two streams in turn: each reads what the other wrote, and overwrites what it read."""
+    shape, rounds = (64, WIDTH), 40
+    desc = planq.AddDescriptor(shape=shape, input_dtype="float32")
+    ones = torch.ones(shape, device="cuda:0")
+    x, y = (torch.zeros(shape, device="cuda:0") for _ in "xy")
+    first, second = new_stream("cuda:0"), new_stream("cuda:0")
+    plans = [planq.Plan.select(stream, desc) for stream in (first, second)]
+
+    def run() -> None:
+        for _ in range(rounds):
+            plans[0].run(first, None, planq.AddArgs(input=x, other=ones, output=y))
+            second.wait_stream(first)
+            plans[1].run(second, None, planq.AddArgs(input=y, other=y, output=x))
+            first.wait_stream(second)
+
+    torch.cuda.synchronize()
+    if captured:
+        graph: Any = cuda.CUDAGraph()
+        with cuda.graph(graph, stream=first):
+            run()
+        graph.replay()
+    else:
+        run()
+    torch.cuda.synchronize()
+    wanted = np.float32(0)
+    for _ in range(rounds):
+        wanted = np.float32(2) * (wanted + np.float32(1))
+    assert (x.cpu().numpy() == wanted).all()
