@@ -31,13 +31,21 @@ from support.gpu import Cuda
 
 pytestmark = pytest.mark.gpu
 GPU = Cuda(0)
-# Bytes: as many as the kernel for small weights takes, and more.
-SIZES = {"small": 1 << 20, "large": 5 << 20}
-# The types that this kernel has.
+# Bytes: as many as the kernels for small weights take, and more.
+SIZES = {"small": 1 << 20, "large": 9 << 20}
+# The types that these kernels have.
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
 # Blocks of a row, of 32 elements and of 256. Rows are multiples of 8 bytes, and TMA brings them in
 # twos if need be; or they are multiples of 16.
 BLOCKS = {"twos": (36, 4), "ones": (40, 8)}
+FLOATS = ("float32", "float16", "bfloat16")
+# Where operands begin, by name.
+PLACES: dict[str, Layout | None] = {
+    "aligned": None,
+    "behind one element": Layout(offset=1),
+    "with gaps": Layout(offset=2, pitch=3),
+    "backwards": SharedLayout(offset=3, backwards=True),
+}
 # By rows of the input, where those of all operands begin.
 LAYOUTS = {
     1: Layout(offset=1),
@@ -115,10 +123,49 @@ def test_large_weights_lie_anywhere(kind: str, rows: int) -> None:
     same(Case(problem, "any", 6), LAYOUTS[rows])
 
 
+# --- Small weights with several rows of the input -------------------------------------------------
+
+# Rows of the weight, and terms, of blocks of 32 elements and of 256: one span or a part of it, so
+# many rows that a GPU is full of blocks with many rows of the input, spans that two warps share and
+# that one has, and more spans than warps.
+TILES = (
+    (37, (32, 256)),
+    (2213, (640, 768)),
+    (1031, (1024, 1024)),
+    (2213, (1280, 1280)),
+    (301, (2048, 2048)),
+    (85, (2336, 3328)),
+)
+
+
+@pytest.mark.parametrize("place", ["aligned", "behind one element", "with gaps", "backwards"])
+@pytest.mark.parametrize("rows", [2, 7, 8, 9, 16, 31, 33, 64])
+@pytest.mark.parametrize("kind", SMALL)
+def test_small_weights_with_several_rows(kind: str, rows: int, place: str) -> None:
+    """Blocks of all sizes, with all that is added to sums."""
+    for number, (n, terms) in enumerate(TILES):
+        k = terms[FORMATS[kind].elements == 256]
+        addends = ((None, "float32"), ("float16", None), ("bfloat16", "bfloat16"))[number % 3]
+        problem = LinearGgufProblem((rows, k), (n, k), kind, "int8", FLOATS[number % 3], *addends)
+        inputs = problem.inputs(("any", "ends")[number % 2], number + rows)
+        same_of(problem, inputs, PLACES[place], finite=False)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_scales_that_are_no_ordinary_numbers(kind: str) -> None:
+    """Of a row of the input alone: they change no other row, and none where a row has no group."""
+    k = 768 if FORMATS[kind].elements == 256 else 608
+    for number, value in enumerate((np.nan, np.inf, -np.inf, -0.0, 2.0**-149, 2.0**127)):
+        for rows, n in ((9, 37), (33, 2213)):
+            problem = LinearGgufProblem((rows, k), (n, k), kind, "int8", FLOATS[number % 3])
+            inputs = problem.inputs("any", number)
+            inputs["input_scale"][number, number % (k // 32)] = value
+            same_of(problem, inputs)
+
+
 # --- Weights that share a launch ------------------------------------------------------------------
 
-FLOATS = ("float32", "float16", "bfloat16")
-LARGE = 5000  # rows that have more bytes than the kernel for small weights takes
+LARGE = 6500  # rows that have more bytes than the kernels for small weights take
 # Rows of weights side by side, by their types in turn: as in a layer of Gemma, and such that blocks
 # of threads have rows of one weight alone; the last list has a weight of its own kernel, too.
 LISTS: dict[str, tuple[int, ...]] = {
@@ -126,13 +173,6 @@ LISTS: dict[str, tuple[int, ...]] = {
     "edges": (9, 0, 7, 8, 1, 0, 33, 5),
     "none first": (0, 17),
     "with a large one": (40, LARGE, 3, 11),
-}
-# Where their operands begin, by name.
-PLACES: dict[str, Layout | None] = {
-    "aligned": None,
-    "behind one element": Layout(offset=1),
-    "with gaps": Layout(offset=2, pitch=3),
-    "backwards": SharedLayout(offset=3, backwards=True),
 }
 
 

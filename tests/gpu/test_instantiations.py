@@ -104,15 +104,25 @@ def test_every_instantiation_of_an_elementwise_kernel(operator: str, name: str) 
 
 # The types of blocks that small weights may have; a list of all of them is one launch.
 SMALL_BLOCKS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
+# Rows of the input and of each weight, and terms: of the kernel for one row, and of those for
+# several, which are for few blocks and, on GPUs of up to 136 multiprocessors, for many.
+SMALL_SHAPES = {
+    "one": (1, 3, 512),
+    "few": (9, 3, 512),
+    "16": (16, 265, 1280),
+    "32": (32, 265, 1280),
+}
 
 
 @pytest.mark.parametrize(
-    ("given", "rows"), [("int8", 1), ("int8", 9), ("float32", 1), ("float16", 1), ("bfloat16", 1)]
+    ("given", "shape"),
+    [*(("int8", shape) for shape in SMALL_SHAPES)]
+    + [(given, "one") for given in ("float32", "float16", "bfloat16")],
 )
-def test_every_type_of_small_weights(given: str, rows: int) -> None:
-    """Which one kernel has, of codes and of floats; aligned, and behind an element."""
-    k = 512
-    weights = tuple((3 + i % 7, row_bytes(kind, k)) for i, kind in enumerate(SMALL_BLOCKS))
+def test_every_type_of_small_weights(given: str, shape: str) -> None:
+    """Which each kernel has, of codes and of floats; aligned, and behind an element."""
+    rows, least, k = SMALL_SHAPES[shape]
+    weights = tuple((least + i % 7, row_bytes(kind, k)) for i, kind in enumerate(SMALL_BLOCKS))
     problem = LinearGgufMergedProblem(
         (rows, k), weights, SMALL_BLOCKS, given, "float32", "float16", "bfloat16"
     )

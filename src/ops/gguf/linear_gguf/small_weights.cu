@@ -1,5 +1,5 @@
-// The kernels of small_weights.cuh, with all types that they have.
-#include "ops/gguf/linear_gguf/small_weights.cuh"
+// The kernels of small_weights.cuh and small_tiles.cuh, with all types that they have.
+#include "ops/gguf/linear_gguf/small_launch.cuh"
 #include "ops/gguf/products/cuda_products.h"
 
 namespace planq::gguf {

@@ -1,9 +1,10 @@
 // Products with weights that are so small that it is the latency that counts, not the bytes: all
-// that have one input are one launch. A warp has a row of a weight, which it copies to shared
-// memory whole. A lane has a group of 32 elements of it, so four spans at a time, and multiplies
-// their codes by dp4a with those of one row of the input, or of eight. Then a chain is put together
-// from the sub-blocks of a span, one after the other: of one row by all lanes of the span, of eight
-// by one lane for each row and span.
+// that have one input are one launch. Here is what all such launches share, and the kernel for one
+// row of the input: small_tiles.cuh has the one for more.
+//
+// A warp has a row of a weight, which it copies to shared memory whole. A lane has a group of 32
+// elements of it, so four spans at a time, and multiplies their codes by dp4a with those of the
+// input. Then all lanes of a span put its chain together, one sub-block after the other.
 //
 // One row of floats becomes codes in the kernel: a block makes all of them, in shared memory, with
 // the bits of dynamic_range_quantize.
@@ -15,7 +16,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "core/architectures.h"
@@ -28,10 +28,11 @@
 
 namespace planq::linear_gguf {
 
-inline constexpr int kSmallWarps = 8;  // and so many rows of the weight, of a block
+inline constexpr int kSmallWarps = 8;  // of a block
 inline constexpr int kSmallThreads = kSmallWarps * cuda::kWarp;
-// Beyond these few_rows.cuh and tiles.cuh are faster.
-inline constexpr int64_t kMostSmallRows = 64, kMostSmallBytes = int64_t{4} << 20;
+// Beyond these few_rows.cuh and tiles.cuh are faster: for one row as measured, for more by an
+// estimate.
+inline constexpr int64_t kMostSmallRows = 64, kMostSmallBytes = int64_t{8} << 20;
 // Of shared memory, beside what a block has of it for other variables.
 inline constexpr int kMostSmallShared = 96 << 10;
 #define PLANQ_BLOCK_SHARED(arch, multiprocessors, threads, shared, ...) shared,
@@ -39,9 +40,6 @@ static_assert(std::ranges::min({PLANQ_GPU_ARCHITECTURES(PLANQ_BLOCK_SHARED)}) >=
                   kMostSmallShared + 1024,
               "a block of every GPU has as much");
 #undef PLANQ_BLOCK_SHARED
-// Rows of the input that a block has, by eight: what is unpacked of the weight serves all of them.
-inline constexpr int kSmallBlockRows = 16;
-
 // What a weight has of its own. Blocks of a launch are numbered weight after weight.
 struct SmallWeight {
   const std::uint8_t* data = nullptr;
@@ -51,6 +49,7 @@ struct SmallWeight {
   std::int32_t rows = 0, row_bytes = 0;
   GgufType type = GgufType::Q8_0;
   bool stores_vectors = false;  // four neighbouring outputs are an aligned vector
+  bool is_aligned = false;      // rows begin at multiples of 8 bytes
 };
 
 struct SmallWeightsArgs {
@@ -60,8 +59,8 @@ struct SmallWeightsArgs {
   std::uint32_t first_blocks[gguf::kMostProducts];
   std::uint32_t blocks = 0;  // of the same rows of the input
   std::int32_t groups = 0;   // of a row
-  // Of shared memory: codes and scales of floats; of each warp, what it exchanges, and its row.
-  std::int32_t input_bytes = 0, exchange_bytes = 0, pitch = 0;
+  // Of shared memory: codes and scales of floats; a row of a weight.
+  std::int32_t input_bytes = 0, pitch = 0;
   bool has_input_vectors = false;  // rows of the input are aligned vectors
   bool follows = false;            // a kernel of the same plan is before this one
 };
@@ -215,7 +214,7 @@ __device__ __forceinline__ void write_codes(const SmallWeightsArgs& args) {
   __syncthreads();
 }
 
-// A lane's group of a row of the input: zeros where the row has no such group. kFloats: of the row
+// A lane's group of the row of the input: zeros where there is no such group. kFloats: of the row
 // that was made codes.
 template <bool kFloats>
 struct InputGroup {
@@ -223,7 +222,7 @@ struct InputGroup {
   float scale = 0;
 
   InputGroup() = default;
-  __device__ __forceinline__ InputGroup(const SmallWeightsArgs& args, int64_t row, int group) {
+  __device__ __forceinline__ InputGroup(const SmallWeightsArgs& args, int group) {
     if (group >= args.groups) return;
     if constexpr (kFloats) {
       const InputCodes from(args);
@@ -231,10 +230,8 @@ struct InputGroup {
       load_vectors(from.codes + group * kGroup);
     } else {
       const Gemm& gemm = args.gemm;
-      const std::uint8_t* const from =
-          gemm.input.data + row * gemm.input.row_stride + int64_t{group} * kGroup;
-      scale = static_cast<const float*>(
-          gemm.epilogue.input_scale)[row * gemm.epilogue.input_scale_row + group];
+      const std::uint8_t* const from = gemm.input.data + int64_t{group} * kGroup;
+      scale = static_cast<const float*>(gemm.epilogue.input_scale)[group];
       if (args.has_input_vectors)
         load_vectors(from);
       else
@@ -258,7 +255,7 @@ struct InputGroup {
 
 // --- The weight ----------------------------------------------------------------------------------
 
-// A warp's row. Rows behind the last are the last one again.
+// A row that a warp copies. Rows behind the last are the last one again.
 class WeightRow {
  public:
   __device__ __forceinline__ WeightRow(const SmallWeight& weight, int row)
@@ -284,7 +281,7 @@ class WeightRow {
     cuda::end_copy_group();
     return to + static_cast<cuda::SharedAddress>(past_);
   }
-  // Until this warp's row is there; no read of it goes before this.
+  // Until a row that this warp copied is there; no read of it goes before this.
   __device__ __forceinline__ static void wait(cuda::SharedAddress& row) {
     cuda::wait_for_copy_groups<0>();
     __syncwarp();
@@ -361,23 +358,22 @@ class WeightGroup {
   float scales_[kSubBlocks] = {}, minima_[kSubBlocks] = {};
 };
 
-// --- The product of a row of the weight with rows of the input -----------------------------------
+// --- The product of two rows ---------------------------------------------------------------------
 
 template <class B, bool kFloats>
-struct ProductOfOne {
+struct SmallProduct {
   using Group = WeightGroup<B>;
   using Input = InputGroup<kFloats>;
-  static constexpr int kExchangeBytes = 0;
 
   // The same in all lanes. The first groups of the input are loaded while the weight is copied.
-  __device__ __forceinline__ static float of(const SmallWeightsArgs& args, cuda::SharedAddress row,
-                                             int64_t input_row, float2*) {
+  __device__ __forceinline__ static float of(const SmallWeightsArgs& args,
+                                             cuda::SharedAddress row) {
     float total = 0;
     Input input;
 #pragma unroll 1
     for (int first = -cuda::kWarp; first < args.groups; first += cuda::kWarp) {
       const int group = first + own_lane();
-      const Input next(args, input_row, group + cuda::kWarp);
+      const Input next(args, group + cuda::kWarp);
       if (first < 0)
         WeightRow::wait(row);
       else
@@ -420,255 +416,59 @@ struct ProductOfOne {
   }
 };
 
-// Factors go through shared memory. Chains lie so far apart that lanes do not meet in a bank.
-template <class B>
-struct ProductOfEight {
-  using Group = WeightGroup<B>;
-  static constexpr int kInputs = 8, kSpans = cuda::kWarp / Group::kSpanGroups;
-  static constexpr int kSubBlocks = Group::kSpanGroups * Group::kSubBlocks;  // of a span
-  static constexpr int kPitch = kSubBlocks + 1, kFactors = kInputs * kSpans * kPitch;
-  static constexpr int kExchangeBytes = (Group::kHasMinimum ? 2 : 1) * kFactors * 8;
-  static_assert(kInputs * kSpans == cuda::kWarp);
+// --- Blocks --------------------------------------------------------------------------------------
 
-  // Of row lane / 4 of these eight; rows behind the last of the input are the last one again.
-  __device__ __forceinline__ static float of(const SmallWeightsArgs& args, cuda::SharedAddress row,
-                                             int64_t input_row, float2* exchange) {
-    WeightRow::wait(row);
-    float total = 0;
-#pragma unroll 1
-    for (int first = 0; first < args.groups; first += cuda::kWarp) {
-      const int group = first + own_lane();
-      write(args, Group(args, row, group), input_row, group, exchange);
-      __syncwarp();
-      const float chain = chain_of(exchange + own_lane() * kPitch);
+// The number of the weight that a block has rows of.
+__device__ __forceinline__ int number_of_weight(const SmallWeightsArgs& args, std::uint32_t block) {
+  int number = 0;
 #pragma unroll
-      for (int i = 0; i < kSpans; ++i) {
-        const float of_span = __shfl_sync(cuda::kAllLanes, chain, own_lane() / kSpans * kSpans + i);
-        if (first + i * Group::kSpanGroups < args.groups) total = total + of_span;
-      }
-      __syncwarp();
-    }
-    return total;
-  }
+  for (int i = 1; i < gguf::kMostProducts; ++i) number += block >= args.first_blocks[i] ? 1 : 0;
+  return number;
+}
 
- private:
-  __device__ __forceinline__ static void write(const SmallWeightsArgs& args, const Group& weight,
-                                               int64_t input_row, int group, float2* exchange) {
-    float2* const own = exchange + own_lane() / Group::kSpanGroups * kPitch +
-                        own_lane() % Group::kSpanGroups * Group::kSubBlocks;
-#pragma unroll 4
-    for (int r = 0; r < kInputs; ++r) {
-      const InputGroup<false> input(args, min(input_row + r, args.gemm.m - 1), group);
-      float2* const to = own + r * kSpans * kPitch;
-#pragma unroll
-      for (int i = 0; i < Group::kSubBlocks; ++i) {
-        to[i] = weight.factors(i, input);
-        if constexpr (Group::kHasMinimum) to[kFactors + i] = weight.minimum_factors(i, input);
-      }
-    }
-  }
-  __device__ __forceinline__ static float chain_of(const float2* factors) {
-    float chain = 0;
-#pragma unroll
-    for (int i = 0; i < kSubBlocks; ++i) {
-      const float2 own = factors[i];
-      chain = __fmaf_rn(own.x, own.y, chain);
-      if constexpr (Group::kHasMinimum) {
-        const float2 minimum = factors[kFactors + i];
-        chain = __fmaf_rn(minimum.x, minimum.y, chain);
-      }
-    }
-    return chain;
-  }
-};
-
-template <class B, int kInputs, bool kFloats>
-using SmallProduct = std::conditional_t<kInputs == 1, ProductOfOne<B, kFloats>, ProductOfEight<B>>;
-
-// --- The kernel ----------------------------------------------------------------------------------
-
-// Stores sums of eight neighbouring columns, of kInputs rows from `row` on.
-template <int kInputs>
-__device__ __forceinline__ void store_products(const SmallWeightsArgs& args,
-                                               const SmallWeight& weight, int64_t row, int column,
-                                               const float4 (&products)[kInputs][kSmallWarps / 4]) {
-  constexpr int kFours = kSmallWarps / 4;
-  const auto thread = static_cast<int>(threadIdx.x), own = thread / kFours;
-  if (own >= kInputs || row + own >= args.gemm.m) return;
+// Finishes four neighbouring sums of a row, and stores those that are outputs.
+__device__ __forceinline__ void store_small_four(const SmallWeightsArgs& args,
+                                                 const SmallWeight& weight, int64_t row, int column,
+                                                 const float (&four)[4]) {
   Gemm gemm = args.gemm;
   gemm.n = weight.rows;
   gemm.output = weight.output;
   gemm.epilogue.bias = weight.bias;
   gemm.epilogue.residual = weight.residual;
-  float four[4];
-  load_four_floats(reinterpret_cast<const float*>(&products[own][thread % kFours]), four);
-  store_four(gemm, row + own, column + thread % kFours * 4, four, weight.stores_vectors);
+  store_four(gemm, row, column, four, weight.stores_vectors);
 }
 
-// kInputs: rows of the input at a time. kFloats: one row, of floats.
-template <int kInputs, bool kFloats>
+// --- The kernel for one row ----------------------------------------------------------------------
+
+// A block has a row of the weight for each warp. kFloats: the row of the input has floats.
+template <bool kFloats>
 __global__ void __launch_bounds__(kSmallThreads)
     multiply_small_weights(const __grid_constant__ SmallWeightsArgs args) {
-  static_assert(kInputs == 1 || (kInputs == 8 && !kFloats));
-  __shared__ float4 products[kInputs][kSmallWarps / 4];
+  __shared__ float4 products[kSmallWarps / 4];
   if (args.follows) cuda::let_dependents_start();
-  const std::uint32_t block = kInputs == 1 ? blockIdx.x : blockIdx.x % args.blocks;
-  int number = 0;
-#pragma unroll
-  for (int i = 1; i < gguf::kMostProducts; ++i) number += block >= args.first_blocks[i] ? 1 : 0;
+  const int number = number_of_weight(args, blockIdx.x);
   const SmallWeight& weight = args.weights[number];
-  const int column = static_cast<int>(block - args.first_blocks[number]) * kSmallWarps;
+  const int column = static_cast<int>(blockIdx.x - args.first_blocks[number]) * kSmallWarps;
   auto* const shared = static_cast<std::uint8_t*>(cuda::dynamic_shared()) + args.input_bytes;
-  auto* const exchange = reinterpret_cast<float2*>(shared + own_warp() * args.exchange_bytes);
   const WeightRow row_of_weight(weight, column + own_warp());
   if (!args.follows) {
     row_of_weight.prefetch();
     cuda::follow_previous();
   }
-  const cuda::SharedAddress copied = row_of_weight.copy(cuda::shared_address_of(
-      shared + kSmallWarps * args.exchange_bytes + own_warp() * args.pitch));
+  const cuda::SharedAddress copied =
+      row_of_weight.copy(cuda::shared_address_of(shared + own_warp() * args.pitch));
   if (args.follows) cuda::wait_for_previous();
   if constexpr (kFloats) write_codes(args);
-  const int64_t first = kInputs == 1 ? 0 : int64_t{blockIdx.x / args.blocks} * kSmallBlockRows;
-#pragma unroll 1
-  for (int64_t row = first; row < args.gemm.m && row < first + kSmallBlockRows; row += kInputs) {
-    const float product = with_small_block(weight.type, [&](auto type) {
-      return SmallProduct<decltype(type), kInputs, kFloats>::of(args, copied, row, exchange);
-    });
-    constexpr int kLanes = cuda::kWarp / kInputs;  // that have the same row of the input
-    if (own_lane() % kLanes == 0)
-      reinterpret_cast<float*>(products[own_lane() / kLanes])[own_warp()] = product;
-    __syncthreads();
-    store_products(args, weight, row, column, products);
-    if constexpr (kInputs > 1) __syncthreads();
-  }
-}
-
-// --- The launch ----------------------------------------------------------------------------------
-
-// What a row of a weight takes of shared memory, in bytes.
-struct SmallRow {
-  int bytes, pitch, exchange_bytes;
-
-  // `alone`: with one row of the input.
-  SmallRow(GgufType type, int64_t k, bool alone)
-      : bytes(static_cast<int>(k / gguf::elements_of(type) * gguf::bytes_of(type))),
-        // It begins anywhere in a vector, and a word behind the last may be read.
-        pitch((bytes + 15 + 8 + 15) / 16 * 16),
-        exchange_bytes(alone ? 0 : with_small_block(type, [](auto block) {
-          using Product = ProductOfEight<decltype(block)>;
-          static_assert(Product::kExchangeBytes % 16 == 0);
-          static_assert(kSmallWarps * Product::kExchangeBytes <= kMostSmallShared / 2);
-          return Product::kExchangeBytes;
-        })) {}
-};
-
-inline bool takes_small_weight(GgufType type, const Gemm& gemm) {
-  if (!is_small_type(type) || gemm.m > kMostSmallRows || gemm.batch.size() != 1 || gemm.k == 0 ||
-      gemm.k > int64_t{1} << 20)
-    return false;
-  const SmallRow row(type, gemm.k, false);
-  return row.bytes * gemm.n <= kMostSmallBytes &&
-         kSmallWarps * (row.exchange_bytes + row.pitch) <= kMostSmallShared;
-}
-
-// Of codes and scales of one row.
-inline int small_input_bytes(const Gemm& gemm) {
-  const int64_t bytes = gemm.k + gemm.k / kGroup * int64_t{sizeof(float)};
-  return static_cast<int>((bytes + 15) / 16 * 16);
-}
-
-inline bool takes_small_floats(std::span<const gguf::Product> products) {
-  for (const auto& [type, gemm] : products) {
-    if (gemm.empty()) continue;
-    if (gemm.m != 1 || !takes_small_weight(type, gemm)) return false;
-    const SmallRow row(type, gemm.k, true);
-    if (small_input_bytes(gemm) + kSmallWarps * row.pitch > kMostSmallShared) return false;
-  }
-  return true;
-}
-
-// Weights of one launch.
-class SmallWeights {
- public:
-  SmallWeights() { std::ranges::fill(args_.first_blocks, ~std::uint32_t{0}); }
-
-  // False, and nothing is done, where the launch has no room for another, or for such long rows.
-  bool add(const gguf::Product& product) {
-    const auto& [type, gemm] = product;
-    if (count_ == gguf::kMostProducts) return false;
-    if (count_ == 0) begin(gemm);
-    const SmallRow row(type, gemm.k, gemm.m == 1);
-    const int exchange = std::max(row.exchange_bytes, args_.exchange_bytes),
-              pitch = std::max(row.pitch, args_.pitch);
-    if (shared_bytes(exchange, pitch) > kMostSmallShared) return false;
-    args_.exchange_bytes = exchange;
-    args_.pitch = pitch;
-    args_.first_blocks[count_] = args_.blocks;
-    args_.blocks += static_cast<std::uint32_t>(cuda::ceil_div(gemm.n, int64_t{kSmallWarps}));
-    args_.weights[count_++] = {.data = gemm.weight.data,
-                               .row_stride = gemm.weight.row_stride,
-                               .output = gemm.output,
-                               .bias = gemm.epilogue.bias,
-                               .residual = gemm.epilogue.residual,
-                               .rows = static_cast<std::int32_t>(gemm.n),
-                               .row_bytes = row.bytes,
-                               .type = type,
-                               .stores_vectors = stores_vectors(gemm)};
-    return true;
-  }
-
-  bool empty() const { return count_ == 0; }
-
-  Status launch(const Device& device, Bound& bound) {
-    const int64_t m = args_.gemm.m;
-    args_.follows = bound.follows();
-    const cuda::Grid grid = {.blocks = args_.blocks * cuda::ceil_div(m, int64_t{kSmallBlockRows}),
-                             .threads = dim3(kSmallThreads),
-                             .dependent = has_dependent_launches(device.arch),
-                             .shared_bytes = shared_bytes(args_.exchange_bytes, args_.pitch)};
-    const auto kernel = args_.input_bytes > 0 ? multiply_small_weights<1, true>
-                        : m == 1              ? multiply_small_weights<1, false>
-                                              : multiply_small_weights<8, false>;
-    return cuda::launch(kernel, grid, args_, bound);
-  }
-
- private:
-  // What all weights share.
-  void begin(const Gemm& gemm) {
-    args_.gemm = gemm;
-    args_.groups = static_cast<std::int32_t>(gemm.k / kGroup);
-    args_.has_input_vectors = has_input_vectors(gemm);
-    if (gemm.input.dtype != DType::Int8) args_.input_bytes = small_input_bytes(gemm);
-  }
-  int shared_bytes(int exchange_bytes, int pitch) const {
-    return args_.input_bytes + kSmallWarps * (exchange_bytes + pitch);
-  }
-
-  SmallWeightsArgs args_;
-  int count_ = 0;
-};
-
-inline Status launch_small_weights(std::span<const gguf::Product> products, const Device& device,
-                                   Bound& bound) {
-  SmallWeights weights;
-  for (const gguf::Product& product : products) {
-    if (product.gemm.empty() || !takes_small_weight(product.type, product.gemm)) continue;
-    if (weights.add(product)) continue;
-    PLANQ_TRY(weights.launch(device, bound));
-    bound.follow();
-    weights = {};
-    weights.add(product);
-  }
-  return weights.empty() ? Status::success() : weights.launch(device, bound);
-}
-
-inline Status preload_small_weights() {
-  PLANQ_TRY((cuda::preload(multiply_small_weights<1, false>, kMostSmallShared)));
-  return cuda::preload(multiply_small_weights<8, false>, kMostSmallShared);
-}
-inline Status preload_small_floats() {
-  return cuda::preload(multiply_small_weights<1, true>, kMostSmallShared);
+  const float product = with_small_block(weight.type, [&](auto type) {
+    return SmallProduct<decltype(type), kFloats>::of(args, copied);
+  });
+  if (own_lane() == 0) reinterpret_cast<float*>(products)[own_warp()] = product;
+  __syncthreads();
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (thread >= kSmallWarps / 4) return;
+  float four[4];
+  load_four_floats(reinterpret_cast<const float*>(&products[thread]), four);
+  store_small_four(args, weight, 0, column + thread * 4, four);
 }
 
 }  // namespace planq::linear_gguf

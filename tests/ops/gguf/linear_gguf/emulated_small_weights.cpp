@@ -7,7 +7,7 @@
 #include "arrivals.h"
 #include "call.h"
 #include "cuda/launch.cuh"
-#include "ops/gguf/linear_gguf/small_weights.cuh"
+#include "ops/gguf/linear_gguf/small_launch.cuh"
 #include "ops/gguf/linear_gguf_merged/desc.h"
 #include "ops/linear/gemm.cpp"
 
@@ -32,7 +32,7 @@ OperandView view_of(const emulated::Given& given, DType dtype) {
 // all of the products.
 extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight_shapes,
                         const std::int64_t* types, const int* dtypes, const emulated::Given* given,
-                        const emulated::Given* weights, bool follows) {
+                        const emulated::Given* weights, bool follows, int multiprocessors) {
   Fields fields;
   fields.input_shape = *input_shape;
   fields.weight_shapes = {weight_shapes, count};
@@ -48,7 +48,8 @@ extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight
   views[kWeight].members = members.data();
   Descriptor descriptor;
   descriptor.as<Fields>() = fields;
-  const Device device;
+  Device device;
+  device.multiprocessors = multiprocessors;
   const State state{};
   const Products products({descriptor, device, state, Operands(views), {}});
   const bool codes = fields.input_dtype == DType::Int8;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import planq
@@ -57,7 +58,12 @@ def problem_of(
 
 
 def multiply(
-    kernels: ctypes.CDLL, problem: LinearGgufMergedProblem, held: Arrays, *, follows: bool = False
+    kernels: ctypes.CDLL,
+    problem: LinearGgufMergedProblem,
+    held: Arrays,
+    *,
+    follows: bool = False,
+    multiprocessors: int = 1,
 ) -> int:
     """Runs the kernels. Returns the number of launches, 0 where they do not take the problem."""
     count = len(problem.types)
@@ -73,25 +79,30 @@ def multiply(
         listed(OPERANDS, held),
         (Given * count)(*(given_to(held[f"weight[{i}]"]) for i in range(count))),
         follows,
+        multiprocessors,
     )
     return launches
 
 
 def check(
-    kernels: ctypes.CDLL, problem: LinearGgufMergedProblem, inputs: Arrays, number: int
+    kernels: ctypes.CDLL,
+    problem: LinearGgufMergedProblem,
+    inputs: Arrays,
+    number: int,
+    multiprocessors: int = 1,
 ) -> int:
     """The kernels have the bits of NumPy, of operands that lie anywhere."""
     wanted = problem.expected(inputs)
     past = (0, 1, 16, 2, 5)[number % 5]
     held = held_by(inputs, wanted, past, backwards=number % 3 == 0)
-    launches = multiply(kernels, problem, held)
+    launches = multiply(kernels, problem, held, multiprocessors=multiprocessors)
     if launches > 0:
         assert_same(held, wanted, f"{problem.id}, past={past}")
     return launches
 
 
 # Rows of weights side by side: more than a block has, none, and so few that a warp has none.
-LISTS = ((8, 3), (0, 17, 1), (9,), (5, 0, 8, 2, 0), (1, 1, 1, 1, 1, 1, 1, 1))
+LISTS = ((8, 3), (0, 33, 1), (17,), (5, 0, 8, 2, 0), (1, 1, 1, 1, 1, 1, 1, 1))
 # Terms of blocks of 32 elements, and of those with blocks of 256: whole spans, parts of one, and
 # more groups than a warp has lanes.
 TERMS = ((32, 288, 1056), (256, 1280, 512))
@@ -157,22 +168,56 @@ def test_nothing_is_read_before_it_is_there(
     assert_same(held, wanted, problem.id)
 
 
-def test_long_rows_of_other_types_are_other_launches(kernels: ctypes.CDLL) -> None:
-    """Where the rows of one and what another exchanges do not fit a block together."""
-    weights = ((1, "q8_0"), (2, "q4_k"), (9, "q8_0"))
-    problem = problem_of((2,), 7424, weights, 0, "int8")
-    assert check(kernels, problem, problem.inputs("any", 0), 1) > 1
+# Of several rows: one span, and of it a part; spans that two warps share, or one; more spans than
+# warps, of which some have none in the last round.
+TILE_TERMS = ((32, 256, 640, 1024, 2048, 2336), (256, 768, 1024, 2048, 2304, 3328))
+ROWS = (2, 7, 8, 9, 16, 31, 33, 64)
+# Of a GPU that a block fills, which then has all rows it can have, and of one that wants as many
+# blocks as there may be.
+MULTIPROCESSORS = {"few": 1, "some": 5, "many": 1 << 20}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_rows(kernels: ctypes.CDLL, kind: str, rows: int) -> None:
+    """Blocks of all sizes, of weights that begin anywhere, with values at ends of their range."""
+    turn = KINDS.index(kind) + ROWS.index(rows)
+    for number, multiprocessors in enumerate(MULTIPROCESSORS.values(), turn):
+        other = KINDS[number % len(KINDS)]
+        has_long_blocks = kind.endswith("_k") or other.endswith("_k")
+        k = TILE_TERMS[has_long_blocks][number % len(TILE_TERMS[0])]
+        problem = problem_of((rows,), k, ((19, kind), (3, other)), number, "int8")
+        inputs = problem.inputs(("any", "ends")[number % 2], number)
+        assert check(kernels, problem, inputs, number, multiprocessors) == 1, problem.id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scales_that_are_no_ordinary_numbers(kernels: ctypes.CDLL, kind: str) -> None:
+    """Of a row of the input alone: they change no other row, and none where a row has no group."""
+    hostile = (np.nan, np.inf, -np.inf, -0.0, 2.0**-149, 2.0**127)
+    for number, value in enumerate(hostile):
+        k = 768 if kind.endswith("_k") else 288
+        problem = problem_of((9,), k, ((17, kind),), number, "int8")
+        inputs = problem.inputs("any", number)
+        inputs["input_scale"][number, number % (k // 32)] = value
+        assert check(kernels, problem, inputs, number) == 1, problem.id
 
 
 def test_rows_that_no_block_holds_are_not_taken(kernels: ctypes.CDLL) -> None:
-    """Of codes alone, or with the codes that are made of floats."""
-    for kind, k, given, launches in (
-        ("q8_0", 9216, "int8", 1),
-        ("q8_0", 9216, "float32", 1),
-        ("q8_0", 10240, "int8", 0),
-        ("q4_0", 17600, "int8", 1),
-        ("q4_0", 17600, "float32", 0),
+    """Of codes alone, of one row or several, or with the codes that are made of floats."""
+    for kind, rows, k, given, launches in (
+        ("q8_0", 1, 9216, "int8", 1),
+        ("q8_0", 1, 9216, "float32", 1),
+        ("q8_0", 1, 11520, "int8", 1),
+        ("q8_0", 1, 11552, "int8", 0),
+        ("q4_0", 1, 17600, "int8", 1),
+        ("q4_0", 1, 17600, "float32", 0),
+        ("q8_0", 2, 3328, "int8", 1),
+        ("q8_0", 33, 3328, "int8", 1),
+        ("q8_0", 2, 3584, "int8", 0),
+        ("q4_k", 64, 4864, "int8", 1),
+        ("q4_k", 64, 5120, "int8", 0),
     ):
-        problem = problem_of((1,), k, ((2, kind),), 0, given)
+        problem = problem_of((rows,), k, ((2, kind),), 0, given)
         found = check(kernels, problem, problem.inputs("any", 0), 0)
-        assert found == launches, (kind, k, given)
+        assert found == launches, (kind, rows, k, given)
