@@ -151,6 +151,16 @@ def test_small_weights_with_several_rows(kind: str, rows: int, place: str) -> No
         same_of(problem, inputs, PLACES[place], finite=False)
 
 
+@pytest.mark.parametrize("rows", [9, 16, 40, 64])
+@pytest.mark.parametrize("kind", SMALL)
+def test_large_weights_with_several_rows(kind: str, rows: int) -> None:
+    """By blocks that have some tiles one after another, or by other kernels where rows are long."""
+    for k, place in ((768, None), (1024, Layout(offset=1)), (2048, None), (5120, None)):
+        shape = weight_shape(kind, "large", k, 5)
+        problem = LinearGgufProblem((rows, k), shape, kind, "int8", "bfloat16", None, "float32")
+        same_of(problem, problem.inputs("any", rows + k), place)
+
+
 @pytest.mark.parametrize("kind", SMALL)
 def test_scales_that_are_no_ordinary_numbers(kind: str) -> None:
     """Of a row of the input alone: they change no other row, and none where a row has no group."""
@@ -285,11 +295,15 @@ def run_once(bench: Bench) -> None:
         ("edges", 1, "float32", 1),
         ("layer", 2, "float32", 2),
         ("with a large one", 1, "int8", 2),
+        ("with a large one", 64, "int8", 1),
         ("with a large one", 1, "float16", 3),
     ],
 )
 def test_how_many_launches_a_list_takes(counts: str, rows: int, given: str, launches: int) -> None:
-    """One for all small weights, one for each other, and one for codes of several rows."""
+    """One for all small weights, one for each other, and one for codes of several rows.
+
+    With nine rows and more, a large weight is one of the small ones.
+    """
     assert launches_of(merged_problem(LISTS[counts], 0, (rows,), given, 0)) == launches
 
 

@@ -30,7 +30,7 @@ Status launch_large(const Product& product, const Device& device, Bound& bound) 
 }  // namespace
 
 Status preload_products(GgufType type, const Device& device) {
-  if (const Status status = preload_small_products(); !status.ok()) return status;
+  if (const Status status = preload_small_products(device); !status.ok()) return status;
   return with_block(type, [&](auto block) {
     using B = decltype(block);
     const Status status = linear_gguf::preload_few_rows<B>(device);

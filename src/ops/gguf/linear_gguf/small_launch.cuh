@@ -25,42 +25,68 @@ struct SmallRow {
 
 // --- Blocks of several rows ----------------------------------------------------------------------
 
-// Says where blocks have what, if warps have 8 kGroups rows of the input.
+// A block's shared memory: as much as every GPU has, or as two blocks of a multiprocessor have.
+inline constexpr int kMostTilesShared = 113 << 10;
+inline int most_shared(const Device& device) {
+  return std::clamp(static_cast<int>(device.shared_memory_per_block), kMostSmallShared,
+                    kMostTilesShared);
+}
+
+// Says where blocks have what, if warps have 8 kGroups rows of the input. places: of tiles of the
+// weight.
 template <int kGroups>
-void place_tiles(SmallTilesArgs& args) {
+void place_tiles(SmallTilesArgs& args, int places) {
   const SmallWeightsArgs& weights = args.weights;
-  constexpr int kSpanGroups = kSpan / kGroup;
+  constexpr int kSpanGroups = kSpan / kGroup, kMostSpanBytes = 288;
   args.spans = (weights.groups + kSpanGroups - 1) / kSpanGroups;
   args.part_shift = 0;
   while (kSmallWarps >> (args.part_shift + 1) >= args.spans) ++args.part_shift;
   args.rows = SmallTile<kGroups>::kInputs << args.part_shift;
-  args.input_at = kTileWeights * weights.pitch;
+  args.weight_bytes = kTileWeights * weights.pitch + kMostSpanBytes;
+  args.input_at = places * args.weight_bytes;
   args.scales_at = args.input_at + args.rows * args.input_pitch();
   args.warps_at = args.scales_at + args.spans * kSpanGroups * args.scale_pitch() * 4;
   args.shared_bytes = args.warps_at + kSmallWarps * SmallTile<kGroups>::kWarpBytes;
 }
-// Whether blocks of the fewest rows have the shared memory.
-inline bool tiles_fit(const SmallWeightsArgs& weights) {
-  SmallTilesArgs args{.weights = weights};
-  place_tiles<1>(args);
+// Blocks of a tile, each with other rows of the input.
+inline int64_t blocks_of_tile(const SmallTilesArgs& args) {
+  return cuda::ceil_div(args.weights.gemm.m, int64_t{args.rows});
+}
+// Whether blocks have the shared memory on every GPU, of one tile.
+template <int kGroups>
+bool tiles_fit(SmallTilesArgs& args) {
+  place_tiles<kGroups>(args, 1);
   return args.shared_bytes <= kMostSmallShared;
 }
-inline int64_t blocks_of(const SmallTilesArgs& args) {
-  return args.weights.blocks * cuda::ceil_div(args.weights.gemm.m, int64_t{args.rows});
-}
-// Whether blocks of so many rows have the shared memory, all rows are more than half of a block
-// has, and blocks are enough for the GPU.
+// Whether blocks of so many rows have the shared memory, rows are more than half of a block has,
+// and tiles of one by one block are enough for nearly all of the GPU.
 inline bool suits(const SmallTilesArgs& args, const Device& device) {
-  return args.shared_bytes <= kMostSmallShared && args.rows <= kMostSmallRows &&
-         args.weights.gemm.m > args.rows / 2 && blocks_of(args) >= device.multiprocessors;
+  const int64_t blocks = args.weights.blocks * blocks_of_tile(args);
+  return args.shared_bytes <= most_shared(device) && args.rows <= kMostSmallRows &&
+         args.weights.gemm.m > args.rows / 2 && blocks * 8 >= int64_t{device.multiprocessors} * 7;
+}
+// Lets blocks have several tiles each where there are more than a GPU has at a time, if a block has
+// room for two.
+template <int kGroups>
+void share_tiles(SmallTilesArgs& args, const Device& device) {
+  const std::uint32_t tiles = args.weights.blocks;
+  const int64_t most = std::max<int64_t>(2 * device.multiprocessors / blocks_of_tile(args), 1);
+  args.tiles_at_once = tiles;
+  if (tiles <= most) return;
+  place_tiles<kGroups>(args, 2);
+  if (args.shared_bytes <= most_shared(device))
+    args.tiles_at_once = static_cast<std::uint32_t>(cuda::even_blocks(tiles, most));
+  else
+    place_tiles<kGroups>(args, 1);
 }
 
 template <int kGroups>
 Status launch_tiles(SmallTilesArgs& args, const Device& device, Bound& bound) {
-  place_tiles<kGroups>(args);
+  place_tiles<kGroups>(args, 1);
   if constexpr (kGroups > 1)
     if (!suits(args, device)) return launch_tiles<kGroups / 2>(args, device, bound);
-  const cuda::Grid grid = {.blocks = blocks_of(args),
+  share_tiles<kGroups>(args, device);
+  const cuda::Grid grid = {.blocks = args.tiles_at_once * blocks_of_tile(args),
                            .threads = dim3(kSmallThreads),
                            .dependent = has_dependent_launches(device.arch),
                            .shared_bytes = args.shared_bytes};
@@ -72,15 +98,15 @@ inline constexpr int kMostTileGroups = 4;
 
 inline bool takes_small_weight(GgufType type, const Gemm& gemm) {
   if (!is_small_type(type) || gemm.m > kMostSmallRows || gemm.batch.size() != 1 || gemm.k == 0 ||
-      gemm.k > int64_t{1} << 20)
+      gemm.k > int64_t{1} << 20 || gemm.n > int64_t{1} << 30)
     return false;
   const SmallRow row(type, gemm.k);
-  if (row.bytes * gemm.n > kMostSmallBytes) return false;
-  if (gemm.m == 1) return kSmallWarps * row.pitch <= kMostSmallShared;
-  SmallWeightsArgs args;
-  args.groups = static_cast<std::int32_t>(gemm.k / kGroup);
-  args.pitch = row.pitch;
-  return tiles_fit(args);
+  const bool is_small = row.bytes * gemm.n <= kMostSmallBytes;
+  if (gemm.m == 1) return is_small && kSmallWarps * row.pitch <= kMostSmallShared;
+  SmallTilesArgs args;
+  args.weights.groups = static_cast<std::int32_t>(gemm.k / kGroup);
+  args.weights.pitch = row.pitch;
+  return is_small ? tiles_fit<1>(args) : gemm.m >= kLeastTileRows && tiles_fit<2>(args);
 }
 
 // Of codes and scales of one row.
@@ -168,11 +194,11 @@ inline Status launch_small_weights(std::span<const gguf::Product> products, cons
   return weights.empty() ? Status::success() : weights.launch(device, bound);
 }
 
-inline Status preload_small_weights() {
-  PLANQ_TRY((cuda::preload(multiply_small_weights<false>, kMostSmallShared)));
-  PLANQ_TRY((cuda::preload(multiply_small_tiles<1>, kMostSmallShared)));
-  PLANQ_TRY((cuda::preload(multiply_small_tiles<2>, kMostSmallShared)));
-  return cuda::preload(multiply_small_tiles<4>, kMostSmallShared);
+inline Status preload_small_weights(const Device& device) {
+  PLANQ_TRY(cuda::preload(multiply_small_weights<false>, kMostSmallShared));
+  PLANQ_TRY(cuda::preload(multiply_small_tiles<1>, most_shared(device)));
+  PLANQ_TRY(cuda::preload(multiply_small_tiles<2>, most_shared(device)));
+  return cuda::preload(multiply_small_tiles<kMostTileGroups>, most_shared(device));
 }
 inline Status preload_small_floats() {
   return cuda::preload(multiply_small_weights<true>, kMostSmallShared);

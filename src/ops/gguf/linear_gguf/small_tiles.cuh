@@ -1,11 +1,12 @@
 // Products of small weights with two rows of the input and more, on mma.sync: see
 // small_weights.cuh.
 //
-// A block has 16 rows of a weight and some of the input, all of them whole: it begins to copy
-// everything to shared memory at once. A warp makes the chains of a span, of these 16 rows with 8
-// kGroups rows of the input, so that warps compute the spans of a row at the same time. Weights are
-// operand a of mma.sync, of which a fragment serves all rows of the input that the warp has. Then
-// a thread adds up the spans of four outputs, in their order.
+// A block has some rows of the input and 16 rows of a weight, all of them whole: it begins to copy
+// everything to shared memory at once. Then it goes on with other rows of weights, if there are
+// more than a GPU has room for. A warp makes the chains of a span, of these 16 rows with 8 kGroups
+// rows of the input, so that warps compute the spans of a row at the same time. Weights are operand
+// a of mma.sync, of which a fragment serves all rows of the input that the warp has. Then a thread
+// adds up the spans of four outputs, in their order.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +19,12 @@ namespace planq::linear_gguf {
 
 inline constexpr int kTileWeights = 16;  // rows of a weight
 
-// Where a block has what in its shared memory, in bytes; rows of weights come first. Behind a row
-// of the weight, codes of the input are read, which nothing multiplies that counts.
+// Where a block has what in its shared memory, in bytes; rows of weights come first. Behind the
+// last of these, up to a span is read, which nothing multiplies that counts.
 struct SmallTilesArgs {
   SmallWeightsArgs weights;
+  std::uint32_t tiles_at_once = 0;  // of all weights; a block has every such tile
+  std::int32_t weight_bytes = 0;    // of a tile
   std::int32_t spans = 0;
   std::int32_t part_shift = 0;  // 2^it warps have the same span, each with other rows of the input
   std::int32_t rows = 0;        // of the input, of a block
@@ -176,32 +179,45 @@ __device__ __forceinline__ void add_chains(const SmallSpan& span, float (&chains
 
 // --- A block -------------------------------------------------------------------------------------
 
-// A block's rows of a weight with its rows of the input.
+// 16 rows of a weight.
+struct WeightTile {
+  const SmallWeight* weight;
+  int column;  // the first one
+
+  __device__ __forceinline__ static WeightTile of(const SmallWeightsArgs& args,
+                                                  std::uint32_t tile) {
+    const int number = number_of_weight(args, tile);
+    return {args.weights + number,
+            static_cast<int>(tile - args.first_blocks[number]) * kTileWeights};
+  }
+  __device__ __forceinline__ void prefetch() const {
+#pragma unroll 1
+    for (int i = own_warp(); i < kTileWeights; i += kSmallWarps)
+      WeightRow(*weight, column + i).prefetch();
+  }
+  __device__ __forceinline__ void copy(const std::uint8_t* to, int pitch) const {
+#pragma unroll 1
+    for (int i = own_warp(); i < kTileWeights; i += kSmallWarps)
+      WeightRow(*weight, column + i).copy(cuda::shared_address_of(to + i * pitch));
+  }
+};
+
+// What a block does with its rows of the input.
 template <int kGroups>
-class SmallTileOfBlock {
+class BlockOfTiles {
   using Tile = SmallTile<kGroups>;
 
  public:
-  // column, row: of the first output.
-  __device__ __forceinline__ SmallTileOfBlock(const SmallTilesArgs& args, const SmallWeight& weight,
-                                              int column, int row)
+  // row: the first of the input.
+  __device__ __forceinline__ BlockOfTiles(const SmallTilesArgs& args, int row)
       : args_(args),
-        weight_(weight),
-        column_(column),
         row_(row),
         rows_(min(args.rows, static_cast<int>(args.weights.gemm.m) - row)),
         shared_(static_cast<std::uint8_t*>(cuda::dynamic_shared())) {}
 
-  __device__ __forceinline__ void prefetch_weight() const {
-#pragma unroll 1
-    for (int i = own_warp(); i < kTileWeights; i += kSmallWarps)
-      WeightRow(weight_, column_ + i).prefetch();
-  }
-  __device__ __forceinline__ void copy_weight() const {
-#pragma unroll 1
-    for (int i = own_warp(); i < kTileWeights; i += kSmallWarps)
-      WeightRow(weight_, column_ + i)
-          .copy(cuda::shared_address_of(shared_ + i * args_.weights.pitch));
+  // Begin to copy, in groups of copies that the caller ends. place: 0 or, where there are two, 1.
+  __device__ __forceinline__ void copy_weight(const WeightTile& tile, int place) const {
+    tile.copy(weight_place(place), args_.weights.pitch);
   }
   __device__ __forceinline__ void copy_input() const {
 #pragma unroll 1
@@ -209,25 +225,21 @@ class SmallTileOfBlock {
       copy_codes(i);
       copy_scales(i);
     }
-    cuda::end_copy_group();
   }
-  // Until all that the block copied is there.
-  __device__ __forceinline__ static void wait() {
-    cuda::wait_for_copy_groups<0>();
-    __syncthreads();
-  }
-  __device__ __forceinline__ void multiply() const {
+  // All threads are beyond the weight when this returns, though not beyond its sums.
+  __device__ __forceinline__ void multiply(const WeightTile& tile, int place) const {
     const int at_once = kSmallWarps >> args_.part_shift;
     float totals[4] = {};
 #pragma unroll 1
     for (int first = 0; first < args_.spans; first += at_once) {
       if (first > 0) __syncthreads();
-      write_sums(first + (own_warp() >> args_.part_shift));
+      write_sums(tile, place, first + (own_warp() >> args_.part_shift));
       __syncthreads();
       add_sums(min(at_once, args_.spans - first), totals);
     }
     if (own_row() < rows_)
-      store_small_four(args_.weights, weight_, row_ + own_row(), column_ + own_four(), totals);
+      store_small_four(args_.weights, *tile.weight, row_ + own_row(), tile.column + own_four(),
+                       totals);
   }
 
  private:
@@ -268,25 +280,31 @@ class SmallTileOfBlock {
   __device__ __forceinline__ std::uint8_t* of_warp(int warp) const {
     return shared_ + args_.warps_at + warp * Tile::kWarpBytes;
   }
+  __device__ __forceinline__ std::uint8_t* weight_place(int place) const {
+    return shared_ + place * args_.weight_bytes;
+  }
   // Where a row begins at a span.
-  __device__ __forceinline__ cuda::SharedAddress weight_at(int row, int at) const {
-    const auto number = static_cast<unsigned>(min(column_ + row, weight_.rows - 1));
-    const unsigned past = (static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(weight_.data)) +
-                           number * static_cast<unsigned>(weight_.row_stride)) %
+  __device__ __forceinline__ cuda::SharedAddress weight_at(const WeightTile& tile, int place,
+                                                           int row, int at) const {
+    const SmallWeight& weight = *tile.weight;
+    const auto number = static_cast<unsigned>(min(tile.column + row, weight.rows - 1));
+    const unsigned past = (static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(weight.data)) +
+                           number * static_cast<unsigned>(weight.row_stride)) %
                           16;
-    cuda::SharedAddress address = cuda::shared_address_of(shared_ + row * args_.weights.pitch);
+    cuda::SharedAddress address =
+        cuda::shared_address_of(weight_place(place) + row * args_.weights.pitch);
     address += past + static_cast<unsigned>(at);
     cuda::keep(address);
     return address;
   }
   template <class B>
-  __device__ __forceinline__ SmallSpan span_of(int span) const {
+  __device__ __forceinline__ SmallSpan span_of(const WeightTile& tile, int place, int span) const {
     constexpr int kBytes = kSpan / B::kElements * B::kBytes, kGroupsOfSpan = kSpan / kGroup;
     const int lane = own_lane(), first = first_input();
     SmallSpan own;
-    own.rows[0] = weight_at(lane / 4, span * kBytes);
-    own.rows[1] = weight_at(lane / 4 + 8, span * kBytes);
-    own.rows[2] = weight_at(lane / 2, span * kBytes);
+    own.rows[0] = weight_at(tile, place, lane / 4, span * kBytes);
+    own.rows[1] = weight_at(tile, place, lane / 4 + 8, span * kBytes);
+    own.rows[2] = weight_at(tile, place, lane / 2, span * kBytes);
     own.input_pitch = args_.input_pitch();
     own.scale_pitch = args_.scale_pitch();
     own.codes =
@@ -299,15 +317,16 @@ class SmallTileOfBlock {
     return own;
   }
   // The warp's sums of a span, if there is one.
-  __device__ __forceinline__ void write_sums(int span) const {
+  __device__ __forceinline__ void write_sums(const WeightTile& tile, int place, int span) const {
     if (span >= args_.spans || first_input() >= rows_) return;
     float chains[kGroups][4] = {};
-    with_small_block(weight_.type, [&](auto type) {
+    with_small_block(tile.weight->type, [&](auto type) {
       using B = decltype(type);
-      if (kHasAlignedSpans<B> && weight_.is_aligned)
-        add_chains<B, kHasAlignedSpans<B>>(span_of<B>(span), chains);
+      const SmallSpan own = span_of<B>(tile, place, span);
+      if (kHasAlignedSpans<B> && tile.weight->is_aligned)
+        add_chains<B, kHasAlignedSpans<B>>(own, chains);
       else
-        add_chains<B, false>(span_of<B>(span), chains);
+        add_chains<B, false>(own, chains);
     });
     __syncwarp();
     auto* const to = reinterpret_cast<float*>(of_warp(own_warp())) +
@@ -338,8 +357,7 @@ class SmallTileOfBlock {
   }
 
   const SmallTilesArgs& args_;
-  const SmallWeight& weight_;
-  int column_, row_, rows_;
+  int row_, rows_;
   std::uint8_t* shared_;
 };
 
@@ -348,21 +366,35 @@ __global__ void __launch_bounds__(kSmallThreads, 2)
     multiply_small_tiles(const __grid_constant__ SmallTilesArgs args) {
   const SmallWeightsArgs& weights = args.weights;
   if (weights.follows) cuda::let_dependents_start();
-  const std::uint32_t block = blockIdx.x % weights.blocks;
-  const int number = number_of_weight(weights, block);
-  const SmallTileOfBlock<kGroups> tile(
-      args, weights.weights[number],
-      static_cast<int>(block - weights.first_blocks[number]) * kTileWeights,
-      static_cast<int>(blockIdx.x / weights.blocks) * args.rows);
+  const std::uint32_t step = args.tiles_at_once;
+  std::uint32_t number = blockIdx.x % step;
+  const BlockOfTiles<kGroups> own(args, static_cast<int>(blockIdx.x / step) * args.rows);
+  WeightTile tile = WeightTile::of(weights, number);
   if (!weights.follows) {
-    tile.prefetch_weight();
+    tile.prefetch();
     cuda::follow_previous();
   }
-  tile.copy_weight();
+  own.copy_weight(tile, 0);
   if (weights.follows) cuda::wait_for_previous();
-  tile.copy_input();
-  tile.wait();
-  tile.multiply();
+  own.copy_input();
+  cuda::end_copy_group();
+  // While a tile is computed, the next one is on its way.
+#pragma unroll 1
+  for (int place = 0;; place ^= 1) {
+    number += step;
+    const bool goes_on = number < weights.blocks;
+    WeightTile next = tile;
+    if (goes_on) {
+      next = WeightTile::of(weights, number);
+      own.copy_weight(next, place ^ 1);
+    }
+    cuda::end_copy_group();
+    cuda::wait_for_copy_groups<1>();
+    __syncthreads();
+    own.multiply(tile, place);
+    if (!goes_on) break;
+    tile = next;
+  }
 }
 
 }  // namespace planq::linear_gguf

@@ -14,7 +14,9 @@ Status launch_small_products(std::span<const Product> products, const Device& de
                              Bound& bound) {
   return linear_gguf::launch_small_weights(products, device, bound);
 }
-Status preload_small_products() { return linear_gguf::preload_small_weights(); }
+Status preload_small_products(const Device& device) {
+  return linear_gguf::preload_small_weights(device);
+}
 Status preload_small_products_of_floats() { return linear_gguf::preload_small_floats(); }
 
 }  // namespace planq::gguf

@@ -31,8 +31,9 @@ namespace planq::linear_gguf {
 inline constexpr int kSmallWarps = 8;  // of a block
 inline constexpr int kSmallThreads = kSmallWarps * cuda::kWarp;
 // Beyond these few_rows.cuh and tiles.cuh are faster: for one row as measured, for more by an
-// estimate.
-inline constexpr int64_t kMostSmallRows = 64, kMostSmallBytes = int64_t{8} << 20;
+// estimate. With kLeastTileRows rows, weights may have any number of bytes, by an estimate too.
+inline constexpr int64_t kMostSmallRows = 64, kMostSmallBytes = int64_t{8} << 20,
+                         kLeastTileRows = 9;
 // Of shared memory, beside what a block has of it for other variables.
 inline constexpr int kMostSmallShared = 96 << 10;
 #define PLANQ_BLOCK_SHARED(arch, multiprocessors, threads, shared, ...) shared,
@@ -273,12 +274,12 @@ class WeightRow {
     for (int at = own_lane() * kPart; at < past + bytes_; at += cuda::kWarp * kPart)
       cuda::prefetch(from_ - past + at);
   }
-  // Begins to copy the row to shared memory, and returns where it begins there.
+  // Begins to copy the row to shared memory, and returns where it begins there. The caller ends the
+  // group of copies.
   __device__ __forceinline__ cuda::SharedAddress copy(cuda::SharedAddress to) const {
 #pragma unroll 1
     for (int at = own_lane() * 16; at < past_ + bytes_; at += cuda::kWarp * 16)
       cuda::copy_async(to + static_cast<cuda::SharedAddress>(at), from_ - past_ + at);
-    cuda::end_copy_group();
     return to + static_cast<cuda::SharedAddress>(past_);
   }
   // Until a row that this warp copied is there; no read of it goes before this.
@@ -457,6 +458,7 @@ __global__ void __launch_bounds__(kSmallThreads)
   }
   const cuda::SharedAddress copied =
       row_of_weight.copy(cuda::shared_address_of(shared + own_warp() * args.pitch));
+  cuda::end_copy_group();
   if (args.follows) cuda::wait_for_previous();
   if constexpr (kFloats) write_codes(args);
   const float product = with_small_block(weight.type, [&](auto type) {

@@ -21,7 +21,7 @@ Status launch_products(std::span<const Product> products, const Device& device, 
 // --- By the kernels for small weights ------------------------------------------------------------
 
 // Load the kernels, which have all types that there are of small weights.
-Status preload_small_products();
+Status preload_small_products(const Device& device);
 Status preload_small_products_of_floats();
 // Whether they take the product of codes, and are the fastest.
 bool is_small(const Product& product);

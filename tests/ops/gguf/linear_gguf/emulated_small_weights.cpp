@@ -27,6 +27,15 @@ OperandView view_of(const emulated::Given& given, DType dtype) {
 
 }  // namespace
 
+// Whether the kernels take m rows of codes with a weight of this type, a number, of shape (n, k).
+extern "C" bool takes(int type, std::int64_t m, std::int64_t n, std::int64_t k) {
+  linear::Gemm gemm;
+  gemm.m = m;
+  gemm.n = n;
+  gemm.k = k;
+  return linear_gguf::takes_small_weight(static_cast<GgufType>(type), gemm);
+}
+
 // Types as numbers; operands in the order of linear_gguf_merged, and the weights. `follows`: a
 // step of the same plan is before. Returns the number of launches; 0, where the kernels do not take
 // all of the products.

@@ -172,8 +172,8 @@ def test_nothing_is_read_before_it_is_there(
 # warps, of which some have none in the last round.
 TILE_TERMS = ((32, 256, 640, 1024, 2048, 2336), (256, 768, 1024, 2048, 2304, 3328))
 ROWS = (2, 7, 8, 9, 16, 31, 33, 64)
-# Of a GPU that a block fills, which then has all rows it can have, and of one that wants as many
-# blocks as there may be.
+# Of a GPU that few blocks fill, which then have all rows of the input that there is room for, and
+# weights one after another; and of one that wants as many blocks as there may be.
 MULTIPROCESSORS = {"few": 1, "some": 5, "many": 1 << 20}
 
 
@@ -221,3 +221,24 @@ def test_rows_that_no_block_holds_are_not_taken(kernels: ctypes.CDLL) -> None:
         problem = problem_of((rows,), k, ((2, kind),), 0, given)
         found = check(kernels, problem, problem.inputs("any", 0), 0)
         assert found == launches, (kind, rows, k, given)
+
+
+def test_how_large_weights_may_be(kernels: ctypes.CDLL) -> None:
+    """Of few rows of the input, 8 MiB; of more any number, if a block has room for 16 of them."""
+    kernels.takes.argtypes = (ctypes.c_int, *(ctypes.c_int64,) * 3)
+    kernels.takes.restype = ctypes.c_bool
+    for kind, m, n, k, taken in (
+        ("q8_0", 1, 12336, 640, True),
+        ("q8_0", 1, 12337, 640, False),
+        ("q8_0", 8, 12336, 640, True),
+        ("q8_0", 8, 12337, 640, False),
+        ("q8_0", 9, 12337, 640, True),
+        ("q8_0", 64, 262144, 640, True),
+        ("q8_0", 65, 16, 640, False),
+        ("q2_k", 9, 16, 256, False),
+        ("q4_k", 16, 16384, 2048, True),
+        ("q4_k", 16, 16384, 4096, False),
+        ("q4_k", 16, 1024, 4096, True),
+    ):
+        found = kernels.takes(TYPES.index(kind), m, n, k)
+        assert found == taken, (kind, m, n, k)

@@ -32,6 +32,11 @@ inline std::int64_t power_of_two(std::int64_t n) {
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
 }
 
+inline std::int64_t even_blocks(std::int64_t tiles, std::int64_t slots) {
+  const std::int64_t rounds = std::max<std::int64_t>((tiles + slots - 1) / slots, 1);
+  return std::max<std::int64_t>((tiles + rounds - 1) / rounds, 1);
+}
+
 struct Grid {
   std::int64_t blocks = 1;
   dim3 threads{1};
