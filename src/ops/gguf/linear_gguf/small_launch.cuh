@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -42,6 +43,7 @@ void place_tiles(SmallTilesArgs& args, int places) {
   args.part_shift = 0;
   while (kSmallWarps >> (args.part_shift + 1) >= args.spans) ++args.part_shift;
   args.rows = SmallTile<kGroups>::kInputs << args.part_shift;
+  args.lane_shift = std::countr_zero(static_cast<unsigned>(kSmallThreads / args.rows));
   args.weight_bytes = kTileWeights * weights.pitch + kMostSpanBytes;
   args.input_at = places * args.weight_bytes;
   args.scales_at = args.input_at + args.rows * args.input_pitch();

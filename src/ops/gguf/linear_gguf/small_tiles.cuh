@@ -28,6 +28,7 @@ struct SmallTilesArgs {
   std::int32_t spans = 0;
   std::int32_t part_shift = 0;  // 2^it warps have the same span, each with other rows of the input
   std::int32_t rows = 0;        // of the input, of a block
+  std::int32_t lane_shift = 0;  // 2^it threads copy such a row
   std::int32_t input_at = 0, scales_at = 0, warps_at = 0, shared_bytes = 0;
 
   // Codes of a row, whole spans. Lanes of other rows do not meet in a bank.
@@ -220,11 +221,10 @@ class BlockOfTiles {
     tile.copy(weight_place(place), args_.weights.pitch);
   }
   __device__ __forceinline__ void copy_input() const {
-#pragma unroll 1
-    for (int i = own_warp(); i < rows_; i += kSmallWarps) {
-      copy_codes(i);
-      copy_scales(i);
-    }
+    const int row = static_cast<int>(threadIdx.x) >> args_.lane_shift;
+    if (row >= rows_) return;
+    copy_codes(row);
+    copy_scales(row);
   }
   // All threads are beyond the weight when this returns, though not beyond its sums.
   __device__ __forceinline__ void multiply(const WeightTile& tile, int place) const {
@@ -243,18 +243,24 @@ class BlockOfTiles {
   }
 
  private:
+  // Of the threads that copy the same row of the input.
+  __device__ __forceinline__ int lanes() const { return 1 << args_.lane_shift; }
+  __device__ __forceinline__ int lane() const {
+    return static_cast<int>(threadIdx.x) & (lanes() - 1);
+  }
   __device__ __forceinline__ void copy_codes(int row) const {
     const Gemm& gemm = args_.weights.gemm;
     const std::uint8_t* const from = gemm.input.data + (row_ + row) * gemm.input.row_stride;
     std::uint8_t* const to = shared_ + args_.input_at + row * args_.input_pitch();
     const int bytes = args_.weights.groups * kGroup;
     if (args_.weights.has_input_vectors) {
-#pragma unroll 1
-      for (int at = own_lane() * 16; at < bytes; at += cuda::kWarp * 16)
+#pragma unroll 2
+      for (int at = lane() * 16; at < bytes; at += lanes() * 16)
         cuda::copy_async(cuda::shared_address_of(to + at), from + at);
     } else {
 #pragma unroll 1
-      for (int at = own_lane(); at < bytes; at += cuda::kWarp) to[at] = from[at];
+      for (int at = lane() * 16; at < bytes; at += lanes() * 16)
+        *reinterpret_cast<uint4*>(to + at) = input_vector(from + at, false);
     }
   }
   // Those of groups that there are none of are 0.
@@ -264,7 +270,7 @@ class BlockOfTiles {
         static_cast<const float*>(e.input_scale) + (row_ + row) * e.input_scale_row;
     float* const to = reinterpret_cast<float*>(shared_ + args_.scales_at) + row;
 #pragma unroll 1
-    for (int i = own_lane(); i < args_.spans * (kSpan / kGroup); i += cuda::kWarp) {
+    for (int i = lane(); i < args_.spans * (kSpan / kGroup); i += lanes()) {
       float* const own = to + i * args_.scale_pitch();
       if (i < args_.weights.groups)
         cuda::copy_async<4>(cuda::shared_address_of(own), from + i);
@@ -347,7 +353,7 @@ class BlockOfTiles {
     if (own_row() >= rows_) return;
     const std::uint8_t* from = of_warp(own_row() / Tile::kInputs) +
                                (own_row() % Tile::kInputs * Tile::kSumPitch + own_four()) * 4;
-#pragma unroll 1
+#pragma unroll 4
     for (int i = 0; i < spans; ++i, from += Tile::kWarpBytes << args_.part_shift) {
       float four[4];
       load_four_floats(reinterpret_cast<const float*>(from), four);
