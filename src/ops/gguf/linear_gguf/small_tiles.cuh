@@ -393,6 +393,9 @@ __global__ void __launch_bounds__(kSmallThreads, 2)
     if (goes_on) {
       next = WeightTile::of(weights, number);
       own.copy_weight(next, place ^ 1);
+      // Few rows of the input are computed faster than memory answers.
+      if (kGroups < 4 && weights.blocks - number > step)
+        WeightTile::of(weights, number + step).prefetch();
     }
     cuda::end_copy_group();
     cuda::wait_for_copy_groups<1>();
