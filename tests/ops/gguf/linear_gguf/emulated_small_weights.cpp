@@ -1,6 +1,7 @@
 // The CUDA kernels for small weights, on a processor: see tests/support/emulated.
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <vector>
 
@@ -41,7 +42,8 @@ extern "C" bool takes(int type, std::int64_t m, std::int64_t n, std::int64_t k) 
 // all of the products.
 extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight_shapes,
                         const std::int64_t* types, const int* dtypes, const emulated::Given* given,
-                        const emulated::Given* weights, bool follows, int multiprocessors) {
+                        const emulated::Given* weights, bool follows, int multiprocessors,
+                        int shared_memory) {
   Fields fields;
   fields.input_shape = *input_shape;
   fields.weight_shapes = {weight_shapes, count};
@@ -59,6 +61,7 @@ extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight
   descriptor.as<Fields>() = fields;
   Device device;
   device.multiprocessors = multiprocessors;
+  device.shared_memory_per_block = static_cast<std::size_t>(shared_memory);
   const State state{};
   const Products products({descriptor, device, state, Operands(views), {}});
   const bool codes = fields.input_dtype == DType::Int8;
@@ -71,6 +74,8 @@ extern "C" int multiply(const Shape* input_shape, int count, const Shape* weight
             : linear_gguf::takes_small_floats(products.all());
   if (!taken) return 0;
   cuda::launches() = 0;
+  // Numbers that a kernel reads before it writes them are no numbers.
+  std::memset(cuda::dynamic_shared(), 0xFF, std::size_t{227} << 10);
   Bound bound;
   emulated::begin(bound, follows);
   if (!linear_gguf::launch_small_weights(products.all(), device, bound).ok()) std::abort();

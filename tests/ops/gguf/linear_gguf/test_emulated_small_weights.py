@@ -63,7 +63,7 @@ def multiply(
     held: Arrays,
     *,
     follows: bool = False,
-    multiprocessors: int = 1,
+    gpu: tuple[int, int] = (1, 0),
 ) -> int:
     """Runs the kernels. Returns the number of launches, 0 where they do not take the problem."""
     count = len(problem.types)
@@ -79,7 +79,7 @@ def multiply(
         listed(OPERANDS, held),
         (Given * count)(*(given_to(held[f"weight[{i}]"]) for i in range(count))),
         follows,
-        multiprocessors,
+        *gpu,
     )
     return launches
 
@@ -89,13 +89,13 @@ def check(
     problem: LinearGgufMergedProblem,
     inputs: Arrays,
     number: int,
-    multiprocessors: int = 1,
+    gpu: tuple[int, int] = (1, 0),
 ) -> int:
     """The kernels have the bits of NumPy, of operands that lie anywhere."""
     wanted = problem.expected(inputs)
     past = (0, 1, 16, 2, 5)[number % 5]
     held = held_by(inputs, wanted, past, backwards=number % 3 == 0)
-    launches = multiply(kernels, problem, held, multiprocessors=multiprocessors)
+    launches = multiply(kernels, problem, held, gpu=gpu)
     if launches > 0:
         assert_same(held, wanted, f"{problem.id}, past={past}")
     return launches
@@ -172,9 +172,10 @@ def test_nothing_is_read_before_it_is_there(
 # warps, of which some have none in the last round.
 TILE_TERMS = ((32, 256, 640, 1024, 2048, 2336), (256, 768, 1024, 2048, 2304, 3328))
 ROWS = (2, 7, 8, 9, 16, 31, 33, 64)
-# Of a GPU that few blocks fill, which then have all rows of the input that there is room for, and
-# weights one after another; and of one that wants as many blocks as there may be.
-MULTIPROCESSORS = {"few": 1, "some": 5, "many": 1 << 20}
+# Multiprocessors of a GPU, and bytes of shared memory of a block: one that few blocks fill, which
+# then have all rows of the input that there is room for, and weights one after another; and one
+# that wants as many blocks as there may be.
+GPUS = {"small": (1, 227 << 10), "middle": (5, 99 << 10), "large": (1 << 20, 227 << 10)}
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -182,13 +183,13 @@ MULTIPROCESSORS = {"few": 1, "some": 5, "many": 1 << 20}
 def test_several_rows(kernels: ctypes.CDLL, kind: str, rows: int) -> None:
     """Blocks of all sizes, of weights that begin anywhere, with values at ends of their range."""
     turn = KINDS.index(kind) + ROWS.index(rows)
-    for number, multiprocessors in enumerate(MULTIPROCESSORS.values(), turn):
+    for number, gpu in enumerate(GPUS.values(), turn):
         other = KINDS[number % len(KINDS)]
         has_long_blocks = kind.endswith("_k") or other.endswith("_k")
         k = TILE_TERMS[has_long_blocks][number % len(TILE_TERMS[0])]
         problem = problem_of((rows,), k, ((19, kind), (3, other)), number, "int8")
         inputs = problem.inputs(("any", "ends")[number % 2], number)
-        assert check(kernels, problem, inputs, number, multiprocessors) == 1, problem.id
+        assert check(kernels, problem, inputs, number, gpu) == 1, problem.id
 
 
 @pytest.mark.parametrize("kind", KINDS)
