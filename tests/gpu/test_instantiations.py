@@ -105,7 +105,7 @@ def test_every_instantiation_of_an_elementwise_kernel(operator: str, name: str) 
 # The types of blocks that small weights may have; a list of all of them is one launch.
 SMALL_BLOCKS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
 # Rows of the input and of each weight, and terms: of the kernel for one row, and of those for
-# several, which are for few blocks and, on GPUs of up to 136 multiprocessors, for many.
+# several, of which the GPU has few blocks, or so many that each has many rows of the input.
 SMALL_SHAPES = {
     "one": (1, 3, 512),
     "few": (9, 3, 512),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "core/architectures.h"
@@ -26,11 +27,11 @@ struct SmallRow {
 
 // --- Blocks of several rows ----------------------------------------------------------------------
 
-// A block's shared memory: as much as every GPU has, or as two blocks of a multiprocessor have.
-inline constexpr int kMostTilesShared = 113 << 10;
-inline int most_shared(const Device& device) {
-  return std::clamp(static_cast<int>(device.shared_memory_per_block), kMostSmallShared,
-                    kMostTilesShared);
+// Of shared memory, what a block may have that shares a multiprocessor with another one, or that
+// has it alone. Every GPU has kMostSmallShared.
+inline int most_shared(const Device& device, bool alone) {
+  const int half = 113 << 10, whole = static_cast<int>(device.shared_memory_per_block);
+  return std::max(alone ? whole : std::min(half, whole), kMostSmallShared);
 }
 
 // Says where blocks have what, if warps have 8 kGroups rows of the input. places: of tiles of the
@@ -60,12 +61,18 @@ bool tiles_fit(SmallTilesArgs& args) {
   place_tiles<kGroups>(args, 1);
   return args.shared_bytes <= kMostSmallShared;
 }
-// Whether blocks of so many rows have the shared memory, rows are more than half of a block has,
-// and tiles of one by one block are enough for nearly all of the GPU.
-inline bool suits(const SmallTilesArgs& args, const Device& device) {
+// About what a launch takes of a GPU's time: a warp makes codes for its 8 kGroups rows of the input
+// in three times the time that it computes eight. The largest number where blocks of so many rows
+// have no room or, but for the fewest, half of a block were without rows.
+template <int kGroups>
+int64_t cost_of(SmallTilesArgs& args, const Device& device) {
+  place_tiles<kGroups>(args, 1);
+  const int64_t m = args.weights.gemm.m, processors = std::max(device.multiprocessors, 1);
   const int64_t blocks = args.weights.blocks * blocks_of_tile(args);
-  return args.shared_bytes <= most_shared(device) && args.rows <= kMostSmallRows &&
-         args.weights.gemm.m > args.rows / 2 && blocks * 8 >= int64_t{device.multiprocessors} * 7;
+  if (args.shared_bytes > most_shared(device, blocks <= processors) || args.rows > kMostSmallRows ||
+      (kGroups > 1 && m <= args.rows / 2))
+    return std::numeric_limits<int64_t>::max();
+  return cuda::ceil_div(blocks, processors) * (3 + kGroups);
 }
 // Lets blocks have several tiles each where there are more than a GPU has at a time, if a block has
 // room for two.
@@ -76,7 +83,7 @@ void share_tiles(SmallTilesArgs& args, const Device& device) {
   args.tiles_at_once = tiles;
   if (tiles <= most) return;
   place_tiles<kGroups>(args, 2);
-  if (args.shared_bytes <= most_shared(device))
+  if (args.shared_bytes <= most_shared(device, false))
     args.tiles_at_once = static_cast<std::uint32_t>(cuda::even_blocks(tiles, most));
   else
     place_tiles<kGroups>(args, 1);
@@ -85,8 +92,6 @@ void share_tiles(SmallTilesArgs& args, const Device& device) {
 template <int kGroups>
 Status launch_tiles(SmallTilesArgs& args, const Device& device, Bound& bound) {
   place_tiles<kGroups>(args, 1);
-  if constexpr (kGroups > 1)
-    if (!suits(args, device)) return launch_tiles<kGroups / 2>(args, device, bound);
   share_tiles<kGroups>(args, device);
   const cuda::Grid grid = {.blocks = args.tiles_at_once * blocks_of_tile(args),
                            .threads = dim3(kSmallThreads),
@@ -94,7 +99,12 @@ Status launch_tiles(SmallTilesArgs& args, const Device& device, Bound& bound) {
                            .shared_bytes = args.shared_bytes};
   return cuda::launch(multiply_small_tiles<kGroups>, grid, args, bound);
 }
-inline constexpr int kMostTileGroups = 4;
+inline Status launch_best_tiles(SmallTilesArgs& args, const Device& device, Bound& bound) {
+  const int64_t one = cost_of<1>(args, device), two = cost_of<2>(args, device),
+                four = cost_of<4>(args, device);
+  if (one <= std::min(two, four)) return launch_tiles<1>(args, device, bound);
+  return two <= four ? launch_tiles<2>(args, device, bound) : launch_tiles<4>(args, device, bound);
+}
 
 // --- Which weights -------------------------------------------------------------------------------
 
@@ -162,7 +172,7 @@ class SmallWeights {
     args_.follows = bound.follows();
     if (args_.gemm.m > 1) {
       SmallTilesArgs tiles{.weights = args_};
-      return launch_tiles<kMostTileGroups>(tiles, device, bound);
+      return launch_best_tiles(tiles, device, bound);
     }
     const cuda::Grid grid = {.blocks = args_.blocks,
                              .threads = dim3(kSmallThreads),
@@ -198,9 +208,10 @@ inline Status launch_small_weights(std::span<const gguf::Product> products, cons
 
 inline Status preload_small_weights(const Device& device) {
   PLANQ_TRY(cuda::preload(multiply_small_weights<false>, kMostSmallShared));
-  PLANQ_TRY(cuda::preload(multiply_small_tiles<1>, most_shared(device)));
-  PLANQ_TRY(cuda::preload(multiply_small_tiles<2>, most_shared(device)));
-  return cuda::preload(multiply_small_tiles<kMostTileGroups>, most_shared(device));
+  const int shared = most_shared(device, true);
+  PLANQ_TRY(cuda::preload(multiply_small_tiles<1>, shared));
+  PLANQ_TRY(cuda::preload(multiply_small_tiles<2>, shared));
+  return cuda::preload(multiply_small_tiles<4>, shared);
 }
 inline Status preload_small_floats() {
   return cuda::preload(multiply_small_weights<true>, kMostSmallShared);
