@@ -59,7 +59,8 @@ Status launch_many_rows_args(void (*kernel)(Args), Args& all, ManyRowsArgs& args
     cuda::Grid grid;
     grid.blocks = std::min(most, gemms - first) * args.tiles;
     grid.threads = dim3(Tile::kThreads);
-    grid.dependent = has_dependent_launches(device.arch);
+    // Behind another plan, blocks that begin early would crowd where that one's leave room first.
+    grid.dependent = args.follows && has_dependent_launches(device.arch);
     grid.shared_bytes = Tile::kSharedBytes;
     PLANQ_TRY(cuda::launch(kernel, grid, all, bound));
   }
