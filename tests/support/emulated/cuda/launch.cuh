@@ -85,7 +85,6 @@ inline Status clear(void* data, std::size_t bytes, Bound&) {
 }
 
 inline void let_dependents_start() {}
-inline void follow_previous() {}
 
 }  // namespace planq::cuda
 
