@@ -69,7 +69,7 @@ FLOORS: dict[str, set[str]] = {
     "codebook": {"affine"},
     "elementwise": set(),
     "gather": {"affine"},
-    "gguf": {"linear"},
+    "gguf": {"affine", "linear"},
     "group": set(),
     "kv_cache": {"affine", "position"},
     "linear": {"affine", "codebook", "packing"},

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "block.h"
-#include "cuda/memory_access.cuh"
+#include "cuda/reduce.cuh"
 
 namespace planq::cuda {
 
@@ -46,15 +46,9 @@ inline bool is_elected() { return emulated::Block::current().lane() == 0; }
 inline void publish_barriers() {}
 
 // A cluster has one block.
-inline int cluster_rank() { return 0; }
-inline void cluster_arrive_unordered() {}
-inline void cluster_wait() {}
 inline void cluster_barrier_unordered() {}
-inline std::uint32_t shared_address(const void*) { return 0; }
 inline std::uint32_t address_in_block(std::uint32_t address, int) { return address; }
 inline void send_pair(std::uint32_t, float2, std::uint32_t) { std::abort(); }
-
-inline std::int32_t warp_max(std::int32_t key) { return __reduce_max_sync(kAllLanes, key); }
 
 inline void named_barrier_wait(int name, int threads) {
   emulated::Block::current().wait_for_named(static_cast<unsigned>(name),
