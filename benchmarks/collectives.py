@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import json
 import math
 import os
@@ -27,7 +26,7 @@ import torch.distributed as dist
 import planq.distributed as pd
 from harness.core.models import shapes_of
 from harness.core.ranks import Ranks, Times
-from harness.core.report import command, folder_of, software
+from harness.core.report import begun, folder_of
 from harness.peers import hooks
 from planq.distributed import _transport
 
@@ -214,14 +213,7 @@ def write(path: Path, facts: dict[str, Any], backend: str, found: dict[str, Any]
     """One JSON file, or into a folder ``<gpu>/collectives-<ranks>.json``."""
     if path.suffix != ".json":
         path = path / folder_of(facts["name"]) / f"collectives-{facts['ranks']}.json"
-    content = {
-        "format": 1,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": command(sys.argv[1:]),
-        "machine": facts,
-        "backend": backend,
-        "software": software(),
-    }
+    content = {**begun(sys.argv[1:], facts), "backend": backend}
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=1)[:-2]
     for key, entries in found.items():

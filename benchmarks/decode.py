@@ -9,7 +9,6 @@ README.md in this folder says what is measured and how to read it.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import statistics
 import sys
@@ -24,7 +23,7 @@ import torch
 
 import planq
 from harness.core.cuda import device_facts
-from harness.core.report import command, folder_of, software
+from harness.core.report import begun, folder_of
 from harness.native.native import processor_name
 from harness.peers import layer_peers
 
@@ -261,11 +260,7 @@ def write(path: Path, machine: Gpu | Host, sizes: decode_layer.Sizes, entries: l
     if path.suffix != ".json":
         path = path / folder_of(machine.name) / "decode.json"
     content = {
-        "format": 1,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": command(sys.argv[1:]),
-        "machine": machine.facts(),
-        "software": software(),
+        **begun(sys.argv[1:], machine.facts()),
         "sizes": {name: getattr(sizes, name) for name in ("hidden", "heads", "inner")},
         "steps": entries,
     }

@@ -9,7 +9,6 @@ Without a model, products alone. README.md in this folder says what is measured 
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import sys
@@ -22,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 import planq
-from harness.core.report import command, software
+from harness.core.report import begun
 from harness.core.turns import best_of, host_facts, in_process
 from harness.native.native import CopyLoop
 from harness.peers import ggml
@@ -240,12 +239,12 @@ def main(words: list[str]) -> int:
     print("\n".join(table(measured)))
     if given.json:
         record = {
-            "format": 1,
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "command": command(words),
-            "machine": host_facts(),
-            "software": software()
-            | {"xllamacpp": ggml.release(), "ggml": ", ".join(ggml.instructions())},
+            **begun(
+                words,
+                host_facts(),
+                xllamacpp=ggml.release(),
+                ggml=", ".join(ggml.instructions()),
+            ),
             "model": given.model.name if given.model else None,
             "turns": given.turns,
             **({"note": given.note} if given.note else {}),
