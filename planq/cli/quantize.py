@@ -3,8 +3,6 @@
 # Typer reads the annotations of a command when the program runs, so none here is postponed.
 
 import math
-import re
-import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,6 +21,7 @@ from planq.checkpoint.layer_inputs import open_inputs
 from planq.checkpoint.quality import Fidelity, total
 from planq.checkpoint.schemes import Method, Scheme, Search, choose_blocks, choose_groups
 from planq.cli.failure import CommandError
+from planq.cli.patterns import compiled
 from planq.cli.tables import (
     Words,
     finite_or_none,
@@ -31,14 +30,11 @@ from planq.cli.tables import (
     show_report,
     tell,
 )
-from planq.cli.words import printable
+from planq.cli.words import listed, printable
 from planq.executors import open_device
 
 # The formats that a folder can be quantized to.
 CHOICES = "compressed-tensors, bitsandbytes or gguf"
-
-# The most names of one kind that a report lists; --json has all.
-_NAMED = 5
 
 _MEASURED = "n segments hold a NaN or an infinity, and dequantize to NaN"
 _NESTED = "n blocks dequantize to NaN: all of the weight, if one holds a NaN or an infinity"
@@ -324,24 +320,6 @@ def _fidelity_dict(found: Fidelity) -> dict[str, float | None]:
     }
 
 
-def compiled(option: str, include: str | None) -> re.Pattern[str] | None:
-    """Returns the regular expression of an option; None if it was not given.
-
-    Raises:
-        CommandError: It is none.
-    """
-    if include is None:
-        return None
-    try:
-        with warnings.catch_warnings():  # syntax that a later Python may read otherwise
-            warnings.simplefilter("ignore")
-            return re.compile(include)
-    except RecursionError as error:
-        raise CommandError(f"{option}: not a regular expression: it is too deep") from error
-    except (re.error, OverflowError, ValueError) as error:  # too large repeat counts give others
-        raise CommandError(f"{option}: not a regular expression: {error}") from error
-
-
 def _is_gguf(job: work.Job) -> bool:
     return job.form.format is Format.GGUF
 
@@ -398,12 +376,6 @@ def _floating(report: work.JobReport) -> Iterator[str]:
             "tensors that llama.cpp does not read" if _is_gguf(report.job) else "files with weights"
         )
         yield f"{what}, left out: {listed(list(map(printable, report.left_out)))}"
-
-
-def listed(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _quality_words(tensor: work.WeightReport) -> str:

@@ -21,9 +21,9 @@ from planq.checkpoint.layer_inputs import open_inputs
 from planq.checkpoint.scaling import GroupReport, ScaleReport, scale_folder
 from planq.checkpoint.schemes import Scheme, Search, choose_blocks, choose_groups
 from planq.cli.failure import EXIT_OK
-from planq.cli.quantize import compiled, listed
+from planq.cli.patterns import compiled
 from planq.cli.tables import finite_or_none, progress_bar
-from planq.cli.words import counted, output_console, printable, text_width
+from planq.cli.words import counted, listed, output_console, printable, text_width
 from planq.executors import open_device
 
 

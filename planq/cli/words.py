@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Wide enough that no row breaks: output that is no terminal is parsed or searched.
 _UNBROKEN = 4096
 _READABLE = 100
+# The most names of one kind that a report lists; --json has all.
+_NAMED = 5
 
 
 def output_console() -> Console:
@@ -33,6 +35,12 @@ def text_width(console: Console) -> int:
 def printable(text: str) -> str:
     """Escapes control characters: names in a file may hold terminal escape sequences."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def listed(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def say(kind: str, message: str) -> None:
