@@ -925,8 +925,12 @@ def test_layers_of_vllm_are_nearly_planqs(desc: Any, monkeypatch: pytest.MonkeyP
         codes.float() * (scale[:, None] if desc.output_dtype.value in layer_peers.LIMITS else 1)
         for codes, scale in ((theirs[0], theirs[-1]), (ours, given.get("scale")))
     ]
-    parts = {"int8": 2**-6, "float8_e4m3fn": 2**-3}.get(desc.output_dtype.value, 2**-7)
-    torch.testing.assert_close(*wide, rtol=0, atol=parts * float(wide[1].abs().max()))
+    # Of bfloat16, a rounding is 2^-8 of a number at most. Both round their results, theirs rounds
+    # before the last product, and planq normalises the sum with the residual as it is stored.
+    roundings = 4 if "residual" in given else 3
+    parts = {"int8": 2**-6, "float8_e4m3fn": 2**-3}
+    bound = parts.get(desc.output_dtype.value, roundings * 2**-8)
+    torch.testing.assert_close(*wide, rtol=0, atol=bound * float(wide[1].abs().max()))
     if "residual" in given:
         own = launch.args[0]["residual"]  # type: ignore[attr-defined]
         assert own.data_ptr() != given["residual"].data_ptr()
