@@ -6,7 +6,6 @@ Groups of 32 have every largest magnitude, ties, zeros and special values; opera
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from planq.audit.memory import Layout
 from planq.audit.operators import OPERATORS
 from planq.audit.ops.activation.activation.cases import FUNCTIONS, GATES
 from planq.audit.ops.activation.activation.reference import Problem, activation
-from planq.audit.ops.norm.cases import Case
 from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS_NORM
-from planq.audit.reference.formats import FLOATS, Arrays
+from planq.audit.reference.formats import Arrays
 from planq.audit.runner import Bench
 from support import int8_groups
 from support.gpu import Cuda
@@ -30,17 +28,6 @@ SHAPES = ((1, 640), (1, 2048), (1, 32), (3, 672), (2, 5120), (1, 16384), (700, 6
 SHAPES += ((9, 16416), (40, 64), (2, 2, 96), (1000, 128))
 # Aligned vectors, what lies between them, and gaps of whole vectors and of less between rows.
 LAYOUTS = (Layout(), Layout(offset=1), Layout(pitch=32), Layout(pitch=3))
-
-
-@dataclass(frozen=True)
-class GroupCase(Case):
-    """Rows whose weights give their groups every largest magnitude."""
-
-    def inputs(self) -> Arrays:
-        """Of the weight's type, as near as it comes."""
-        made = super().inputs()
-        weight = int8_groups.weights(self.problem.shape[-1], self.seed)
-        return {**made, "weight": weight.astype(FLOATS[self.problem.weight_dtype].dtype)}
 
 
 def check(desc: planq.Descriptor, given: Arrays, wanted: Arrays, layout: Layout, what: str) -> None:
@@ -68,7 +55,7 @@ def test_norms(shape: tuple[int, ...], residual: str | None, layout: Layout) -> 
             **RMS_NORM.others[place % len(RMS_NORM.others)],
             **int8_groups.CODES,
         )
-        case = GroupCase(problem, RMS_NORM.formula, data, 1e-6, place)
+        case = int8_groups.NormCase(problem, RMS_NORM.formula, data, 1e-6, place)
         given = case.inputs()
         check(RMS_NORM.descriptor(problem), given, case.expected(given), layout, case.id)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from planq.audit.ops.affine.quantized_output import OF_GGUF
+from planq.audit.ops.norm.cases import Case
 from planq.audit.reference import inputs
-from planq.audit.reference.formats import Array
+from planq.audit.reference.formats import FLOATS, Array, Arrays
 
 F32 = np.float32
 GROUP = 32
@@ -50,3 +53,14 @@ def weights(length: int, seed: int) -> Array:
     made = np.repeat(powers, GROUP)
     made[5::97] = 0.0
     return made
+
+
+@dataclass(frozen=True)
+class NormCase(Case):
+    """Rows whose weights give their groups every largest magnitude."""
+
+    def inputs(self) -> Arrays:
+        """Of the weight's type, as near as it comes."""
+        made = super().inputs()
+        weight = weights(self.problem.shape[-1], self.seed)
+        return {**made, "weight": weight.astype(FLOATS[self.problem.weight_dtype].dtype)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ import pytest
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.affine.quantized_output import is_coded
 from planq.audit.ops.norm.adapter import NormTests
-from planq.audit.ops.norm.cases import Case
 from planq.audit.ops.norm.layer_norm.adapter import TESTS as LAYER
 from planq.audit.ops.norm.rms_norm.adapter import TESTS as RMS
-from planq.audit.reference.formats import FLOATS, Arrays
+from planq.audit.reference.formats import Arrays
 from support import int8_groups, vllm
 from support.emulated_codes import codes_of, is_fused
 from support.emulated_operands import assert_same, held_by, listed
@@ -130,17 +129,6 @@ def test_codes_have_the_bits_of_the_reference(
         check(kernels[1], tests, case, past, multiprocessors)
 
 
-@dataclass(frozen=True)
-class GroupCase(Case):
-    """Rows whose groups have every largest magnitude."""
-
-    def inputs(self) -> Arrays:
-        """By their weights."""
-        made = super().inputs()
-        weight = int8_groups.weights(self.problem.shape[-1], self.seed)
-        return {**made, "weight": weight.astype(FLOATS[self.problem.weight_dtype].dtype)}
-
-
 @pytest.mark.parametrize("multiprocessors", [1, 1000])
 @pytest.mark.parametrize("past", [0, 1, 8])
 @pytest.mark.parametrize("kernels", ["float32"], indirect=True)
@@ -169,7 +157,7 @@ def test_codes_of_groups_for_ggufs_products(
             check(
                 kernels[1],
                 RMS,
-                GroupCase(problem, RMS.formula, data, 1e-6, seed),
+                int8_groups.NormCase(problem, RMS.formula, data, 1e-6, seed),
                 past,
                 multiprocessors,
             )
