@@ -18,7 +18,6 @@ from planq import _core
 from planq._classes import CLASSES
 from planq._nearest import did_you_mean
 from planq.errors import ArgumentError, DescriptorError, as_field
-from planq.scope import Scope
 
 T = TypeVar("T")
 
@@ -131,19 +130,12 @@ def _compiled(
 
 
 def _put(item: Field[Any]) -> str:
-    """The statement that assigns a field of a descriptor; native code reads no texts of scopes.
-
-    Other texts are left to it: it refuses the first wrong field, in its own order.
-    """
-    value = item.name
-    if item.type == "Scope":
-        is_scope = f"{value}.__class__ is str and '(' in {value}"
-        value = f"scope_of({value}, {value!r}) if {is_scope} else {value}"
-    return f"put(self, {item.name!r}, {value})"
+    """The statement that assigns a field of a descriptor."""
+    return f"put(self, {item.name!r}, {item.name})"
 
 
 def _descriptor_init(made: type[Any]) -> Callable[..., None]:
-    assign = _compiled(made, _put, {"put": object.__setattr__, "scope_of": Scope.parse})
+    assign = _compiled(made, _put, {"put": object.__setattr__})
     resolve = _core.resolve_descriptor
 
     def init(self: Any, /, **given: Any) -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from planq import _core
-from planq.errors import DescriptorError, shown
-
-_KINDS: Final = ("tensor", "channel", "token", "group", "block", "pair")
-_TEXT: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,37 +100,5 @@ class Scope:
         Raises:
             DescriptorError: The value is none of these.
         """
-        if isinstance(value, str) and "(" in value:
-            return _of_text(value, field)
         scope: Scope = _core.read_scope(value, field)
         return scope
-
-
-def _of_text(text: str, field: str) -> Scope:
-    """The scope that a text stands for: a call of a constructor."""
-    found = _TEXT.fullmatch(text)
-    if found and found[1] in _KINDS:
-        try:
-            numbers, named = _arguments(found[2])
-            made: Scope = getattr(Scope, found[1])(*numbers, **named)
-        except (TypeError, ValueError):
-            pass
-        else:
-            return made
-    expected = "a scope such as 'token()', 'channel(0)' or 'group(128)'"
-    raise DescriptorError(field, f"expected {expected}, got {shown(text)}")
-
-
-def _arguments(text: str) -> tuple[list[int], dict[str, int]]:
-    """The numbers between the brackets: those by position, and those by name."""
-    numbers: list[int] = []
-    named: dict[str, int] = {}
-    for part in text.split(",") if text.strip() else ():
-        name, equals, number = part.rpartition("=")
-        if not equals:
-            numbers.append(int(number))
-        elif name.strip() in named:
-            raise ValueError(f"two of {name.strip()}")
-        else:
-            named[name.strip()] = int(number)
-    return numbers, named

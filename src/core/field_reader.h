@@ -33,40 +33,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/given_scope.h"
 #include "core/select.h"
 
 namespace planq {
 
 // Whether a value is a number. TooLarge: one for which there is no room.
 enum class Fit : std::uint8_t { Yes, TooLarge, No };
-
-// A scope as it is given: its axis may be beyond 32 bits.
-struct WideScope {
-  ScopeKind kind = ScopeKind::Tensor;
-  std::int64_t axis = 0, size = 0, rows = 0;
-};
-
-// What a scope's kind has beside itself.
-struct ScopeForm {
-  ScopeKind kind;
-  std::vector<std::string_view> required;
-  bool has_axis = false;  // with a default
-
-  bool has(std::string_view name) const {
-    return std::find(required.begin(), required.end(), name) != required.end() ||
-           (name == "axis" && has_axis);
-  }
-};
-
-inline const std::vector<ScopeForm>& scope_forms() {
-  static const std::vector<ScopeForm> forms{{ScopeKind::Tensor, {}},
-                                            {ScopeKind::Channel, {"axis"}},
-                                            {ScopeKind::Token, {}},
-                                            {ScopeKind::Group, {"size"}, true},
-                                            {ScopeKind::Block, {"rows", "columns"}},
-                                            {ScopeKind::Pair, {}}};
-  return forms;
-}
 
 inline char upper_case(char letter) {
   return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
@@ -256,7 +229,10 @@ template <class Source>
 bool FieldReader<Source>::read_scope(std::string_view field, Value value, WideScope& scope) {
   if (source_.scope(value, scope)) return true;
   Value object, given;
-  std::string kind;
+  std::string kind, text;
+  if (source_.text(value, text) && text.find('(') != std::string::npos)
+    return read_scope_text(text, scope) ||
+           refuse(field, "a scope such as 'token()', 'channel(0)' or 'group(128)'", value);
   const std::vector<ScopeForm>& forms = scope_forms();
   const bool named = source_.object(value, object) && source_.find(object, "kind", given) &&
                      source_.text(given, kind);
@@ -271,15 +247,15 @@ bool FieldReader<Source>::read_scope(std::string_view field, Value value, WideSc
         field, "expected a planq.Scope, got " + source_.shown(value) + source_.hint(value, meant));
   }
   if (!check_scope_names(field, *form, object)) return false;
-  scope = {form->kind, form->has_axis ? -1 : 0};
-  const auto read = [&](std::string_view name, std::int64_t& integer) {
+  scope = form->unread();
+  const auto read = [&](std::string_view name) {
     if (!source_.find(object, name, given)) return true;
+    std::int64_t& integer = scope.part(name);
     const Fit fit = source_.integer(given, integer);
     if (fit == Fit::No) return refuse(field, "an integer " + std::string(name), given);
     return fit == Fit::Yes || read_integer(field, given, integer);
   };
-  return read("axis", scope.axis) && read("size", scope.size) && read("columns", scope.size) &&
-         read("rows", scope.rows);
+  return read("axis") && read("size") && read("columns") && read("rows");
 }
 
 // --- Shapes --------------------------------------------------------------------------------------
