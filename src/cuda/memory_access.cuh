@@ -44,6 +44,9 @@ __device__ __forceinline__ uint2 load_shared_words(SharedAddress address) {
   return words;
 }
 
+__device__ __forceinline__ void store_shared_byte(SharedAddress address, std::uint8_t byte) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(std::uint32_t{byte}) : "memory");
+}
 __device__ __forceinline__ void store_shared_float(SharedAddress address, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
 }

@@ -78,6 +78,20 @@ def arriving(library: ctypes.CDLL, held: Arrays, names: Iterable[str]) -> Iterat
     assert library.has_arrived(), "no thread waited"
 
 
+@contextmanager
+def watched(library: ctypes.CDLL, held: Arrays) -> Iterator[None]:
+    """Operands behind which asynchronous copies may read nothing, not to the end of a vector.
+
+    For libraries with `emulated/watched.h`.
+    """
+    library.end_watch.restype = ctypes.c_bool
+    for values in (each for each in held.values() if each.size > 0):
+        low, high = np.lib.array_utils.byte_bounds(values)
+        library.watch(ctypes.c_void_p(low), ctypes.c_size_t(high - low))
+    yield
+    assert not library.end_watch(), "a copy read behind an operand"
+
+
 def assert_same(held: Arrays, wanted: Arrays, what: str) -> None:
     """Every output has the bits of the reference."""
     for name, values in wanted.items():

@@ -22,6 +22,27 @@ __device__ __forceinline__ const std::uint8_t* row_of(const Gemm& gemm, int tile
   return gemm.weight.data + own * gemm.weight.row_stride;
 }
 
+// Behind the last byte of a weight, whose rows may also go backwards.
+PLANQ_HD const std::uint8_t* end_of_weight(const std::uint8_t* first, int64_t rows,
+                                           int64_t row_stride, int64_t row_bytes) {
+  const int64_t highest = row_stride > 0 ? (rows - 1) * row_stride : 0;
+  return first + highest + row_bytes;
+}
+// Bytes from `from` to the end of its weight; of many, a part.
+__device__ __forceinline__ int room_in_weight(const std::uint8_t* from, const std::uint8_t* end) {
+  return static_cast<int>(min(int64_t{end - from}, int64_t{1} << 30));
+}
+// Begins to copy an aligned vector of a weight to shared memory. What is behind the weight, of
+// which there are `room` bytes, is not read: it would be in the same 16 bytes and do no harm, but
+// tools that watch memory would find it.
+__device__ __forceinline__ void copy_weight_vector(cuda::SharedAddress to, const std::uint8_t* from,
+                                                   int room) {
+  if (room >= 16) return cuda::copy_async(to, from);
+#pragma unroll 1
+  for (int i = 0; i < room; ++i)
+    cuda::store_shared_byte(to + static_cast<cuda::SharedAddress>(i), __ldg(from + i));
+}
+
 // What the gemm of a batch has of its own. In shared memory, because few lines read it.
 struct Moved {
   const std::uint8_t* input;

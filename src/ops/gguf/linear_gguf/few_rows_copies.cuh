@@ -160,7 +160,8 @@ class VectorCopies {
     span_ = walk_.whole_span();
   }
   __device__ __forceinline__ void copy_tile(cuda::SharedAddress to, int tile) const {
-    if (args_.has_small_stride && span_ < args_.whole_spans && tile < args_.whole_tiles)
+    const bool may_end = span_ + 1 == args_.spans && (tile == 0 || tile + 1 == args_.tiles);
+    if (args_.has_usual_stride && span_ < args_.whole_spans && tile < args_.whole_tiles && !may_end)
       copy_whole(to, tile);
     else
       copy(to, tile);
@@ -176,7 +177,7 @@ class VectorCopies {
     const int padding = kPadding == 0 ? 0 : row(i) * kPadding;
     return static_cast<cuda::SharedAddress>((own_lane() + i * 32) * 16 + padding);
   }
-  // All rows exist, and all bytes of the span.
+  // All rows exist, and all bytes of the span; no vector goes beyond the end of the weight.
   __device__ __forceinline__ void copy_whole(cuda::SharedAddress to, int tile) const {
     const std::uint8_t* const first =
         args_.gemm.weight.data +
@@ -200,7 +201,9 @@ class VectorCopies {
           row_of(args_.gemm, tile, row(i)) + int64_t{span_} * Tile::kSpanBytes;
       const int past = cuda::misalignment<16>(from);
       const int at = vector(i) * 16;
-      if (at < past + bytes) cuda::copy_async(to + place(i), from - past + at);
+      if (at >= past + bytes) continue;
+      copy_weight_vector(to + place(i), from - past + at,
+                         room_in_weight(from - past + at, args_.weight_end));
     }
   }
 
@@ -210,7 +213,7 @@ class VectorCopies {
   Walk<Tile::kTiles> walk_;
   int left_, tile_, span_;  // items of the run, and the next one
   cuda::SharedAddress ring_;
-  int offsets_[kOwn];  // of the lane's vectors, where has_small_stride
+  int offsets_[kOwn];  // of the lane's vectors, where has_usual_stride
 };
 
 }  // namespace planq::linear_gguf

@@ -74,7 +74,10 @@ FewRowsArgs few_rows_args(const Gemm& gemm, const Device& device, int pitch) {
   args.last_groups = last / kGroup;
   args.whole_spans = args.spans - (args.last_bytes == Tile::kSpanBytes ? 0 : 1);
   args.whole_tiles = static_cast<std::int32_t>(gemm.n / Tile::kWeights);
-  args.has_small_stride = std::abs(gemm.weight.row_stride) <= int64_t{1} << 26;
+  const int64_t step = std::abs(gemm.weight.row_stride);
+  args.has_usual_stride = step >= 16 && step <= int64_t{1} << 26;
+  args.weight_end = end_of_weight(gemm.weight.data, gemm.n, gemm.weight.row_stride,
+                                  gemm.k / Tile::B::kElements * Tile::B::kBytes);
   args.has_input_vectors = has_input_vectors(gemm);
   args.stores_vectors = stores_vectors(gemm);
   return args;

@@ -24,6 +24,7 @@ struct FewRowsShape {
 
 struct FewRowsArgs {
   Gemm gemm;
+  const std::uint8_t* weight_end = nullptr;
   FewRowsShape shape;
   int64_t first_gemm = 0;    // of the batch, in this launch
   std::uint32_t blocks = 1;  // of one gemm
@@ -33,8 +34,9 @@ struct FewRowsArgs {
   std::int32_t rows = 0;  // of the input, at once
   // Of the weight's rows, every 2^it-th begins at an aligned vector: see BoxCopies.
   std::int32_t phase_shift = 0;
-  std::int32_t first_column = 0;   // of the boxes' matrix, where the weight begins
-  bool has_small_stride = false;   // 16 rows of the weight are within 2^30 bytes
+  std::int32_t first_column = 0;  // of the boxes' matrix, where the weight begins
+  // 16 rows of the weight are within 2^30 bytes, and no two begin in the same vector.
+  bool has_usual_stride = false;
   bool has_input_vectors = false;  // rows of the input are aligned vectors
   bool stores_vectors = false;     // four neighbouring outputs are an aligned vector
   bool follows = false;            // a kernel of the same plan is before this one

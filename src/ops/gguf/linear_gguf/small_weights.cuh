@@ -262,7 +262,9 @@ class WeightRow {
   __device__ __forceinline__ WeightRow(const SmallWeight& weight, int row)
       : from_(weight.data + min(row, weight.rows - 1) * weight.row_stride),
         bytes_(weight.row_bytes),
-        past_(cuda::misalignment<16>(from_)) {}
+        past_(cuda::misalignment<16>(from_)),
+        room_(room_in_weight(from_ - past_, end_of_weight(weight.data, weight.rows,
+                                                          weight.row_stride, weight.row_bytes))) {}
 
   // Brings the row to L2, each lane parts of lines, where a kernel may begin before those ahead of
   // it have ended.
@@ -279,7 +281,7 @@ class WeightRow {
   __device__ __forceinline__ cuda::SharedAddress copy(cuda::SharedAddress to) const {
 #pragma unroll 1
     for (int at = own_lane() * 16; at < past_ + bytes_; at += cuda::kWarp * 16)
-      cuda::copy_async(to + static_cast<cuda::SharedAddress>(at), from_ - past_ + at);
+      copy_weight_vector(to + static_cast<cuda::SharedAddress>(at), from_ - past_ + at, room_ - at);
     return to + static_cast<cuda::SharedAddress>(past_);
   }
   // Until a row that this warp copied is there; no read of it goes before this.
@@ -291,7 +293,7 @@ class WeightRow {
 
  private:
   const std::uint8_t* from_;
-  int bytes_, past_;
+  int bytes_, past_, room_;  // the last from the vector that the row begins in
 };
 
 // A lane's group of the row of the weight that begins at `row`: zeros where there is no such group.

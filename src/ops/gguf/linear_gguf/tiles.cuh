@@ -72,6 +72,7 @@ struct ManyRowsTile {
 
 struct ManyRowsArgs {
   Gemm gemm;
+  const std::uint8_t* weight_end = nullptr;
   int64_t first_gemm = 0;        // of the batch, in this launch
   std::uint32_t tiles = 1;       // of one gemm
   std::uint32_t tiles_down = 1;  // along the rows of the input
@@ -146,12 +147,12 @@ class Stages {
       const int row = static_cast<int>(threadIdx.x / 4) + i * kRowsAtOnce;
       const std::uint8_t* const first = weight_row(span, row) + own;
       const int past = Tile::kAligned ? 0 : cuda::misalignment<16>(first);
-      const int left = past + bytes - own;
+      const int left = past + bytes - own, room = room_in_weight(first - past, args_.weight_end);
       const cuda::SharedAddress to =
           cuda::shared_address_of(stage(span) + row * Tile::kPitch + own);
 #pragma unroll
       for (int at = 0; at < Tile::kVectors * 16; at += 64)
-        if (at < left) cuda::copy_async(to + at, first - past + at);
+        if (at < left) copy_weight_vector(to + at, first - past + at, room - at);
     }
   }
   __device__ __forceinline__ void copy_input(int span, const Moved& moved) const {

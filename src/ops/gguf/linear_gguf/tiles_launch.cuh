@@ -20,6 +20,8 @@ ManyRowsArgs many_rows_args(const Gemm& gemm) {
   const auto last = static_cast<int>(gemm.k - int64_t{args.spans - 1} * kSpan);
   args.last_bytes = last / Tile::B::kElements * Tile::B::kBytes;
   args.last_groups = last / kGroup;
+  args.weight_end = end_of_weight(gemm.weight.data, gemm.n, gemm.weight.row_stride,
+                                  gemm.k / Tile::B::kElements * Tile::B::kBytes);
   args.has_input_vectors = has_input_vectors(gemm);
   args.stores_vectors = stores_vectors(gemm);
   return args;

@@ -9,6 +9,7 @@
 #include "ops/gguf/linear_gguf/few_rows_launch.cuh"
 #include "ops/gguf/linear_gguf/tiles_launch.cuh"
 #include "ops/linear/gemm.cpp"
+#include "watched.h"
 
 using namespace planq;
 using namespace planq::linear_gguf;

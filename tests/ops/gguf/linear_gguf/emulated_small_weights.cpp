@@ -11,6 +11,7 @@
 #include "ops/gguf/linear_gguf/small_launch.cuh"
 #include "ops/gguf/linear_gguf_merged/desc.h"
 #include "ops/linear/gemm.cpp"
+#include "watched.h"
 
 using namespace planq;
 using namespace planq::linear_gguf_merged;

@@ -12,7 +12,14 @@ import planq
 from planq.audit.operators import expected, inputs_of
 from planq.audit.ops.gguf.linear_gguf import cases
 from planq.audit.ops.linear.products import Case
-from support.emulated_operands import arriving, assert_same, held_by, listed, shape_of
+from support.emulated_operands import (
+    arriving,
+    assert_same,
+    held_by,
+    listed,
+    shape_of,
+    watched,
+)
 from support.emulation import emulated
 
 KINDS = ("q8_0", "q5_k", "q6_k", "q2_k", "iq2_xs", "iq3_s", "iq1_m")  # that the emulation has
@@ -48,6 +55,7 @@ def test_products_have_the_bits_of_the_reference(kernels: ctypes.CDLL, body: str
     """Of rows that begin anywhere, one after another and backwards.
 
     Operands arrive when the kernel waits; weights are there before if it is not its plan's first.
+    Behind an operand nothing is read.
     """
     kinds, alone = set(), set()
     for case in chosen():
@@ -76,7 +84,8 @@ def test_products_have_the_bits_of_the_reference(kernels: ctypes.CDLL, body: str
             listed(OPERANDS, held),
             follows,
         )
-        with arriving(kernels, held, missing if wanted["output"].size > 0 else ()):
+        late = missing if wanted["output"].size > 0 else ()
+        with arriving(kernels, held, late), watched(kernels, held):
             kernels.multiply(*arguments)
         assert_same(held, wanted, f"{case.id}, past={past}")
         kinds.add(problem.type)

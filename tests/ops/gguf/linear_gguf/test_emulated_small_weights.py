@@ -21,6 +21,7 @@ from support.emulated_operands import (
     held_by,
     listed,
     shape_of,
+    watched,
 )
 from support.emulation import emulated
 
@@ -91,11 +92,12 @@ def check(
     number: int,
     gpu: tuple[int, int] = (1, 0),
 ) -> int:
-    """The kernels have the bits of NumPy, of operands that lie anywhere."""
+    """The kernels have the bits of NumPy, of operands that lie anywhere and are not read behind."""
     wanted = problem.expected(inputs)
     past = (0, 1, 16, 2, 5)[number % 5]
     held = held_by(inputs, wanted, past, backwards=number % 3 == 0)
-    launches = multiply(kernels, problem, held, gpu=gpu)
+    with watched(kernels, held):
+        launches = multiply(kernels, problem, held, gpu=gpu)
     if launches > 0:
         assert_same(held, wanted, f"{problem.id}, past={past}")
     return launches

@@ -230,6 +230,9 @@ inline uint4 load_shared_vector(SharedAddress from) { return at_shared<uint4>(fr
 inline const void* pointer_to_shared(SharedAddress address) {
   return reinterpret_cast<const void*>(address);
 }
+inline void store_shared_byte(SharedAddress address, std::uint8_t byte) {
+  *reinterpret_cast<std::uint8_t*>(address) = byte;
+}
 inline void store_shared_float(SharedAddress address, float x) {
   if (address % sizeof x != 0) std::abort();
   *reinterpret_cast<float*>(address) = x;

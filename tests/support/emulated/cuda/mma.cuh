@@ -2,19 +2,43 @@
 // that are over at once.
 #pragma once
 
+#include <vector>
+
 #include "cuda/memory_access.cuh"
 #include "math/formats.h"
 #include "math/tensor_core.h"
 
 namespace planq::cuda {
 
+// Operands that a test watches: where each begins, and the byte behind it.
+struct Watched {
+  std::uintptr_t first, behind;
+};
+inline std::vector<Watched>& watched() {
+  static std::vector<Watched> operands;
+  return operands;
+}
+// Whether a copy read bytes behind one of them.
+inline bool& has_read_behind() {
+  static bool has = false;
+  return has;
+}
+inline void check_copy(const void* from, int bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(from);
+  for (const Watched& each : watched())
+    has_read_behind() |= first + bytes > each.behind && first < each.behind + kVectorBytes &&
+                         first + kVectorBytes > each.first;
+}
+
 inline void copy_async(SharedAddress shared, const void* from) {
   if (!aligned_to(from, kVectorBytes) || shared % kVectorBytes != 0) std::abort();
+  check_copy(from, kVectorBytes);
   std::memcpy(reinterpret_cast<void*>(shared), from, kVectorBytes);
 }
 template <int kBytes>
 void copy_async(SharedAddress shared, const void* from) {
   if (!aligned_to(from, kBytes) || shared % kBytes != 0) std::abort();
+  check_copy(from, kBytes);
   std::memcpy(reinterpret_cast<void*>(shared), from, kBytes);
 }
 inline void end_copy_group() {}
