@@ -29,27 +29,36 @@ ALONE = "transformers was not installed, so planq is measured alone."
 
 
 def section(runs: Sequence[Run]) -> list[str]:
-    """The newest run on each machine."""
-    newest: dict[str, Run] = {}
+    """The runs of the newest build that each machine has run."""
+    machines: dict[str, list[Run]] = {}
     for run in runs:
-        newest.setdefault(run.facts["machine"].get("processor", run.device), run)
-    lines = ["## A language model beside transformers", ""] if newest else []
-    for name, run in newest.items():
-        found, versions = run.facts["llm"], run.facts["software"]
-        lines += [*textwrap.wrap(_told(name, run), 100), "", *INTRODUCTION.splitlines(), ""]
-        entries = found["entries"]
-        contenders = list(dict.fromkeys(name for each in entries for name in each["us"]))
-        heads = ["", *contenders, "×"]
-        rows = [_row(each, contenders) for each in entries]
-        if found["other_plans"]:
-            heads.append("promise")
-            for row, each in zip(rows, entries, strict=True):
-                row.append(f"{each['promise_costs']:.1f} %")
-        lines += table(heads, rows)
-        lines += [*_promise(found["other_plans"]), ""]
-        lines += [*_failures(found["failed"])]
-        if versions["transformers"] == "none":
-            lines += [ALONE, ""]
+        of_machine = machines.setdefault(run.facts["machine"].get("processor", run.device), [])
+        if not of_machine or of_machine[0].build == run.build:
+            of_machine.append(run)
+    lines = ["## A language model beside transformers", ""] if machines else []
+    if machines:
+        lines += [*INTRODUCTION.splitlines(), ""]
+    for name, of_machine in machines.items():
+        for run in of_machine:
+            lines += _told_and_shown(name, run)
+    return lines
+
+
+def _told_and_shown(name: str, run: Run) -> list[str]:
+    """One run: what it was of, and its figures."""
+    found, versions = run.facts["llm"], run.facts["software"]
+    entries = found["entries"]
+    contenders = list(dict.fromkeys(name for each in entries for name in each["us"]))
+    heads = ["", *contenders, "×"]
+    rows = [_row(each, contenders) for each in entries]
+    if found["other_plans"]:
+        heads.append("promise")
+        for row, each in zip(rows, entries, strict=True):
+            row.append(f"{each['promise_costs']:.1f} %")
+    lines = [*textwrap.wrap(_told(name, run), 100), "", *table(heads, rows)]
+    lines += [*_promise(found["other_plans"]), "", *_failures(found["failed"])]
+    if versions["transformers"] == "none":
+        lines += [ALONE, ""]
     return lines
 
 
