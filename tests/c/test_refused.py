@@ -264,6 +264,7 @@ TEXTS = [
         {"kind": "group", "size": 4, "axis": 2**70}, {"kind": "block", "rows": 2},
         {"kind": "block", "columns": "x", "rows": "y"}, {"kind": "group", "size": 0}, {"kind": 1},
         {"kind": "channel", "axis": 9}, {"kind": "line"},
+        *("token()", "group(4, axis=0)", " block( rows = 2 , columns = 3 ) "),
         *("line()", "token(1)", "group(0)", "group(+-1)", f"group({2**70})", "channel(9)", "(2)"),
         *("block(2,)", "group(axis=0, 4)", "block(2, rows=3)", "group(4 4)", "channel(=1)"),
     )),
