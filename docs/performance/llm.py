@@ -35,16 +35,18 @@ def section(runs: Sequence[Run]) -> list[str]:
         of_machine = machines.setdefault(run.facts["machine"].get("processor", run.device), [])
         if not of_machine or of_machine[0].build == run.build:
             of_machine.append(run)
-    lines = ["## A language model beside transformers", ""] if machines else []
-    if machines:
-        lines += [*INTRODUCTION.splitlines(), ""]
+    if not machines:
+        return []
+    lines = ["## A language model beside transformers", "", *INTRODUCTION.splitlines(), ""]
     for name, of_machine in machines.items():
-        for run in of_machine:
-            lines += _told_and_shown(name, run)
+        for run in reversed(of_machine):
+            lines += _measured(name, run)
+        # Runs of one build on one machine have the same plans.
+        lines += [*_promise(of_machine[0].facts["llm"]["other_plans"]), ""]
     return lines
 
 
-def _told_and_shown(name: str, run: Run) -> list[str]:
+def _measured(machine: str, run: Run) -> list[str]:
     """One run: what it was of, and its figures."""
     found, versions = run.facts["llm"], run.facts["software"]
     entries = found["entries"]
@@ -55,8 +57,8 @@ def _told_and_shown(name: str, run: Run) -> list[str]:
         heads.append("promise")
         for row, each in zip(rows, entries, strict=True):
             row.append(f"{each['promise_costs']:.1f} %")
-    lines = [*textwrap.wrap(_told(name, run), 100), "", *table(heads, rows)]
-    lines += [*_promise(found["other_plans"]), "", *_failures(found["failed"])]
+    lines = [*textwrap.wrap(_told(machine, run), 100), "", *table(heads, rows)]
+    lines += _failures(found["failed"])
     if versions["transformers"] == "none":
         lines += [ALONE, ""]
     return lines

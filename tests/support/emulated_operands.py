@@ -88,8 +88,11 @@ def watched(library: ctypes.CDLL, held: Arrays) -> Iterator[None]:
     for values in (each for each in held.values() if each.size > 0):
         low, high = np.lib.array_utils.byte_bounds(values)
         library.watch(ctypes.c_void_p(low), ctypes.c_size_t(high - low))
-    yield
-    assert not library.end_watch(), "a copy read behind an operand"
+    try:
+        yield
+    finally:
+        has_read_behind = library.end_watch()
+    assert not has_read_behind, "a copy read behind an operand"
 
 
 def assert_same(held: Arrays, wanted: Arrays, what: str) -> None:

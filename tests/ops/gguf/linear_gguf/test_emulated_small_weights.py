@@ -170,6 +170,20 @@ def test_nothing_is_read_before_it_is_there(
     assert_same(held, wanted, problem.id)
 
 
+def test_a_copy_behind_an_operand_is_found(kernels: ctypes.CDLL) -> None:
+    """Of a weight that is told to end a vector early; and the watch is over then."""
+    problem = problem_of((1,), 288, ((9, "q8_0"),), 0, "int8")
+    inputs = problem.inputs("any", 0)
+    held = held_by(inputs, problem.expected(inputs), 0)
+    with (
+        pytest.raises(AssertionError, match="read behind"),
+        watched(kernels, {"weight": held["weight[0]"][:, :-16]}),
+    ):
+        multiply(kernels, problem, held)
+    with watched(kernels, held):
+        multiply(kernels, problem, held)
+
+
 # Of several rows: one span, and of it a part; spans that two warps share, or one; more spans than
 # warps, of which some have none in the last round.
 TILE_TERMS = ((32, 256, 640, 1024, 2048, 2336), (256, 768, 1024, 2048, 2304, 3328))
