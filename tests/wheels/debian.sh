@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # debian.sh SUITE PYTHON FOLDER, such as sid python3.14 build/debian: an interpreter that the release
 # of Debian of this machine does not have, out of the packages of another one. FOLDER/root gets the
-# packages, FOLDER/PYTHON runs the interpreter in it, and FOLDER/headers gets its headers, and
-# FOLDER/headers-t the same for a free-threaded build. Needs root, and installs nothing.
+# packages, FOLDER/PYTHON runs the interpreter in it, and FOLDER/headers gets its headers. Needs root,
+# and installs nothing. free_threaded.sh brings an interpreter without the GIL.
 set -euo pipefail
 suite=$1 python=$2
 mkdir -p "$3"
@@ -26,12 +26,9 @@ for package in "$folder"/cache/archives/*.deb; do
 done
 # What pip's own copy of certifi is in Debian; a script of a package would have made it.
 install -D /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
-for headers in "$folder/headers" "$folder/headers-t"; do
-  rm -rf "$headers"
-  cp -r "$root/usr/include/$python" "$headers"
-  cp "$root/usr/include/$(gcc -print-multiarch)/$python/pyconfig.h" "$headers"
-done
-sed -i 's,^/\* #undef Py_GIL_DISABLED \*/$,#define Py_GIL_DISABLED 1,' "$folder/headers-t/pyconfig.h"
+rm -rf "$folder/headers"
+cp -r "$root/usr/include/$python" "$folder/headers"
+cp "$root/usr/include/$(gcc -print-multiarch)/$python/pyconfig.h" "$folder/headers"
 cat > "$folder/$python" <<RUN
 #!/usr/bin/env bash
 # Runs $python in its root, which shows the folder that this is called in.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # free_threaded.sh VERSION FOLDER, such as 3.14.7 build/free-threaded: builds CPython without the GIL
 # out of the sources that Debian has of that version, since no Debian has such an interpreter.
-# FOLDER/bin/python3.14t runs it, and has the headers that make wheel asks for. Installs nothing.
+# FOLDER/bin/python3.14t runs it, and has the headers that make wheel asks for. Needs a C compiler and
+# the headers of zlib, for pip, and writes nothing outside of FOLDER.
 set -euo pipefail
 version=$1 minor=${1%.*}
 mkdir -p "$2"
